@@ -19,7 +19,23 @@ PAGES = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/claims.toml")),
     *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if page != FROM_HELP),
 ]
-CLEAN = ("ext",)  # below src/anyplug
+CLEAN = (
+    "audit",
+    "call",
+    "catalog",
+    "ext",
+    "formats",
+    "frontends",
+    "home",
+    "host",
+    "launch",
+    "manage",
+    "model",
+    "peers",
+    "rego",
+    "runtime",
+    "secrets",
+)  # below src/anyplug
 
 PHRASES = {  # a regular expression, and what to write instead
     r"anew": "again",
@@ -40,7 +56,7 @@ PHRASES = {  # a regular expression, and what to write instead
     r"(?:it|they|that|file|folder|values?|copy|socket|token) (?:lies|lie|lay) (?:in|at|beside|there|outside)": "is in",
     r"held to|holds? (?:it|them|a plugin|plugins) to": "limited to, enforced",
     r"slip of the pen": "typo",
-    r"inside of|outside of": "inside, outside",
+    r"inside of|outside of(?! valid range)": "inside, outside",  # but for a message of OPA's
     r"is to be (?:had|made|taken)": "is available, must be",
     r"as zot has it|as the format has it": "as in zot, depends on the format",
     r"by (?:whom|which) it": "name the actor",

@@ -812,7 +812,7 @@ def test_a_database_of_a_newer_version_is_left_alone(path):
     store.run("INSERT INTO disabled VALUES ('x')")
     store.close()
     spoil(path, "PRAGMA user_version = 99")
-    with pytest.raises(Exception, match="written by a newer anyplug"):
+    with pytest.raises(Exception, match="written by a newer version of anyplug"):
         Store(path).rows("SELECT 1")
 
 

@@ -217,7 +217,7 @@ def test_a_chain_is_a_list_or_an_object_that_has_one():
 
 def test_what_a_step_does_not_have_is_ignored_with_a_warning():
     read = read_chain([{"tool": "a"}, {"tool": "b", "output_key": "k", "args": {}}])
-    assert read.warnings == ("step 2: ignored what a step does not have: output_key; args",)
+    assert read.warnings == ("step 2: unknown keys are ignored: output_key; args",)
     assert read.steps[1] == Step("b")
 
 
@@ -234,8 +234,8 @@ def test_what_a_step_does_not_have_is_ignored_with_a_warning():
         ([{"tool": "a"}, {}, {"tool": ""}, {"tool": 1}], ["step 2 names no", "step 3 names no", "step 4 names no"]),
         ([{"tool": "a", "input": []}], ["the input of step 1 must be an object, not a list"]),
         ([{"tool": "a", "input": "x"}], ["the input of step 1 must be an object, not a text"]),
-        ([{"tool": "a", "outputKey": 1}], ["the outputKey of step 1 must be a text, not a number"]),
-        ([{"tool": "a"}] * (MAX_STEPS + 1), ["step 1001 is one too many: there are 1,001, at most 1,000 run"]),
+        ([{"tool": "a", "outputKey": 1}], ["the outputKey of step 1 must be a string, not a number"]),
+        ([{"tool": "a"}] * (MAX_STEPS + 1), ["there are 1,001 steps, but at most 1,000 can run"]),
         ([0] * 100, ["step 1 must be", "step 10 must be", "and 90 more"]),
     ],
 )
@@ -281,8 +281,8 @@ async def test_the_context_has_each_step_under_its_names_in_the_originals_order(
 async def test_a_placeholder_that_nothing_fills_is_a_warning_of_its_step():
     call, _ = caller(said("one", metadata={"warnings": ["odd"]}), said("two", metadata={"warnings": "its own"}))
     outcome = await run_chain(call, [Step("a", {"x": "{{b}}{{b}}{{ c }}"}), Step("d", {"x": "{{e}}"})])
-    assert outcome.steps[0].metadata["warnings"] == ["no step gave anything for {{b}}; {{ c }}", "odd"]
-    assert outcome.steps[1].metadata["warnings"] == ["no step gave anything for {{e}}", "its own"]
+    assert outcome.steps[0].metadata["warnings"] == ["no step returned anything for {{b}}; {{ c }}", "odd"]
+    assert outcome.steps[1].metadata["warnings"] == ["no step returned anything for {{e}}", "its own"]
     assert outcome.context["step0"]["metadata"] == {"warnings": ["odd"]}
 
 
@@ -297,7 +297,7 @@ async def test_a_chain_that_doubles_its_text_ends_at_a_bound():
     ]
     outcome = await run_chain(echo, steps)
     assert (outcome.success, outcome.failed_at, len(outcome.steps)) == (False, 16, 16)
-    assert outcome.error == 'Tool "e" failed: the placeholders of step 16 bring in more than 16 MiB'
+    assert outcome.error == 'Tool "e" failed: the placeholders of step 16 add more than 16 MiB'
     assert outcome.steps[-1].error.code == "invalid_arguments"
     assert len(outcome.steps[-2].text) == MAX_FILLED
 
@@ -381,7 +381,7 @@ async def test_an_answer_for_an_attachment_holds_for_the_whole_chain(host, cyclo
 @pytest.mark.anyio
 async def test_a_malformed_chain_runs_nothing(host, cyclop):
     async with host(cyclop("echo", ECHO)) as h:
-        with pytest.raises(BadChain, match="step 2 names no tool"):
+        with pytest.raises(BadChain, match="step 2 has no tool"):
             await h.run_chain([{"tool": "echo"}, {"tol": "echo"}])
         assert list(h._audit.records()) == []
 

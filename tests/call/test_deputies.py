@@ -135,7 +135,7 @@ async def test_yes_to_a_call_does_not_answer_for_what_the_plugin_calls(zot, read
         result = await h.call("relay", {"name": "read_it", "args": {}}, attachment=Attachment("cli", yes=True))
         nested, outer = records(h)
     assert (result.is_error, nested.verdict, nested.by) == (True, "denied", "host")
-    assert "--yes answers only for the call that you made yourself" in nested.reason
+    assert "--yes applies only to the call that you made yourself" in nested.reason
     assert nested.callers == (outer.attachment, "deputy/relay")
     assert outer.callers == ()
 
@@ -226,7 +226,7 @@ async def test_an_extension_without_events_observe_hears_of_no_call_and_no_turn(
         h.emit("turn_start", step=1)
         problems = [one.message for one in h.snapshot.plugin("watcher").problems if one.code == "not_granted"]
         assert problems == [
-            "it wants to be told of tool_call, tool_result, turn_start, and is not: it was not granted events:observe"
+            "it wants to be told of tool_call, tool_result, turn_start, but was not granted events:observe"
         ]
         assert heard(watcher, "event") == []
         await approve(h, "watcher", *BASIC, "events:observe")
@@ -396,7 +396,7 @@ async def test_a_grant_for_a_tool_does_not_go_to_who_has_its_name_later(zot, rea
         assert (await h.call("read_it")).text == "later"
         result = await h.call("relay", relayed, attachment=Attachment(yes=True))
         assert result.is_error
-        assert "another plugin had that tool when it was granted" in result.text
+        assert "another plugin had that tool when" in result.text
         await approve(h, "deputy", *BASIC, "tools:call:later/read_it")
         assert (await h.call("relay", relayed, attachment=Attachment(yes=True))).text == "later"
 

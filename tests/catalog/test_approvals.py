@@ -290,7 +290,7 @@ async def test_what_changes_while_a_person_looks_at_it_is_not_approved(host, cyc
         entry = h.snapshot.plugin("hello")
         seen = h.catalog.digest(entry.plugin).value
         plugin_folders.write(f"{folder}/more.py", "print()")
-        with pytest.raises(NotApproved, match="while you were looking at it"):
+        with pytest.raises(NotApproved, match="while you were reviewing it"):
             await h.approve(entry.plugin, seen=seen)
         assert h.catalog.standing(entry.plugin).state == "new"
 

@@ -129,7 +129,7 @@ def test_a_dangling_link_is_a_problem_of_its_own(load, root):
     os.symlink("loop", f"{root}/loop")
     snapshot = load()
     assert states(snapshot) == {"gone": "broken", "hello": "new", "loop": "broken"}
-    assert the_problem(snapshot, "gone") == f"{root}/gone is a link that leads nowhere"
+    assert the_problem(snapshot, "gone") == f"{root}/gone is a broken link"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
@@ -138,7 +138,7 @@ def test_a_folder_that_may_not_be_read_is_a_problem_of_its_own(load, root):
     os.chmod(plugin_folders.cyclop(root, "closed"), 0)
     snapshot = load()
     assert states(snapshot) == {"closed": "broken", "hello": "new"}
-    assert "may not be read" in the_problem(snapshot, "closed")
+    assert "is not readable" in the_problem(snapshot, "closed")
 
 
 @pytest.mark.parametrize("name", ["plugin.json", "manifest.json"])
@@ -187,7 +187,7 @@ def test_a_folder_whose_name_is_no_text_is_a_problem(load, root):
     snapshot = load()
     assert sorted(states(snapshot).values()) == ["broken", "new"]
     (broken,) = [entry for entry in snapshot.entries if entry.state == "broken"]
-    assert "is not a name in UTF-8" in broken.problems[0].message
+    assert "is not a UTF-8 name" in broken.problems[0].message
     json.dumps(broken.path)
     broken.path.encode()
 
@@ -197,7 +197,7 @@ def test_a_folder_that_the_person_named_and_that_is_no_plugin_is_a_problem(load,
     plugin_folders.write(str(tmp_path / "file"), "")
     snapshot = load(str(tmp_path / "empty"), str(tmp_path / "missing"), str(tmp_path / "file"), roots=[])
     assert states(snapshot) == {"empty": "broken", "missing": "broken", "file": "broken"}
-    assert the_problem(snapshot, "empty").endswith("holds no plugin")
+    assert the_problem(snapshot, "empty").endswith("is not a plugin")
 
 
 def test_every_kind_of_trouble_at_once_leaves_the_good_ones_alone(load, root):
@@ -331,4 +331,4 @@ def test_a_plugin_with_a_name_of_ours_is_refused(name, tmp_path):
     client = plugin_folders.write(f"{tmp_path}/client.json", '{"mcpServers": {"one": {"command": "true"}}}')
     for plugin in discovery.discover([], roots, {name: client}):
         assert plugin.is_broken
-        assert f"the name '{name}' is the host's own" in [problem.message for problem in plugin.problems]
+        assert f"the name '{name}' is reserved for the host" in [problem.message for problem in plugin.problems]

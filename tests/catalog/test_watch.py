@@ -453,7 +453,7 @@ async def test_a_reload_reads_settings_again_also_where_nobody_watches(host, cyc
         await h.reload()
         assert (await h.call("hello")).error.code == "denied"
         assert told == [h.catalog.settings_fault]
-        assert "the last good ones hold" in told[0]
+        assert "the last good ones stay in effect" in told[0]
         settings('confinement = "off"\nnamespaces = false\n')
         await h.reload()
         assert not (await h.call("hello")).is_error

@@ -33,7 +33,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "hello-twice": ("", "^done$", ""),
     "no-ready": ("", "^done$", ""),
     "registers-after-ready": ("", "^done$", ""),
-    "registers-badly": ("", "^done$", "a tool was skipped: '' is no usable name"),
+    "registers-badly": ("", "^done$", "a tool was skipped: '' is not a valid name"),
     "answers-twice": ("", "^first$", ""),
     "answers-late": ("timed_out", r"timeout waiting for answers-late/answers_late after 0\.3s", ""),
     "answers-unknown-id": ("", r"^\d+$", ""),
@@ -44,10 +44,10 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "floods-frames": ("", "^done$", ""),
     "floods-registrations": ("", "^done$", ""),
     "floods-stderr": ("", "^done$", ""),
-    "dies-in-a-frame": ("unavailable", "ended while 'dies_in_a_frame' was under way: it was killed by SIGKILL", ""),
+    "dies-in-a-frame": ("unavailable", "ended while 'dies_in_a_frame' was running: it was killed by SIGKILL", ""),
     "dies-with-calls": ("unavailable", "it exited with 1: fifty is too much", ""),
     "dies-at-shutdown": ("", "^done$", ""),
-    "dies-at-every-start": (NEVER_UP, "", "ended before it said hello: it exited with 1: no database"),
+    "dies-at-every-start": (NEVER_UP, "", "ended before it sent a hello: it exited with 1: no database"),
     "dies-before-ready": (NEVER_UP, "", "ended before it was ready: it exited with 1: no database"),
     "ignores-sigterm": ("", "^done$", ""),
     "closes-stdout": ("unavailable", "it closed its stdout", ""),
@@ -58,7 +58,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "no-shebang": (NEVER_UP, "", "no shebang line.*begin the file with"),
     "crlf-shebang": (NEVER_UP, "", "CRLF.*Unix line breaks"),
     "missing-interpreter": (NEVER_UP, "", "interpreter /no/such/interpreter does not exist.*install it"),
-    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' on the PATH.*install no-such"),
+    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' in the PATH.*install no-such"),
 }
 
 
@@ -112,13 +112,13 @@ async def test_bad_registrations_are_said_once_and_the_first_of_a_name_counts(ha
         assert tools["registers_badly"].input_schema == {"type": "object"}
         assert h.commands == []
         assert sorted(problem.message.removeprefix("registers-badly: ") for problem in h.problems) == [
-            "a command was skipped: '' is no usable name",
-            "a command was skipped: 'two words' is no usable name",
-            "a tool was skipped: '' is no usable name",
-            r"a tool was skipped: '\x07bell' is no usable name",
+            "a command was skipped: '' is not a valid name",
+            "a command was skipped: 'two words' is not a valid name",
+            "a tool was skipped: '' is not a valid name",
+            r"a tool was skipped: '\x07bell' is not a valid name",
             'callers cannot rely on the schema of the tool \'broken_schema\': its "type" must be "object", not 7',
             "callers cannot rely on the schema of the tool 'registers_badly': it must be an object, not str",
-            "it registered the tool 'registers_badly' twice; the first counts",
+            "it registered the tool 'registers_badly' twice; the first is used",
         ]
         assert h.peers.up[0].session.counts.malformed == 2  # no name at all, and one that is a number
         assert (await h.call("broken_schema", {"any": 1})).text == "done"
@@ -141,7 +141,7 @@ async def test_registrations_have_a_bound(habits):
         await bad_habits.appears(h, "tool998")
         assert len(h.tools) == 1000
         assert [problem.message for problem in h.problems] == [
-            "floods-registrations: it registered more than 1000 tools; the others do not count"
+            "floods-registrations: it registered more than 1000 tools; the others are ignored"
         ]
 
 
@@ -162,8 +162,8 @@ for frame in heard(): pass
         assert h.peers.up[0].intercepts == {"tool_call"}
         *bounds, skipped = [problem.message for problem in h.problems]
         assert bounds == [
-            "vast: it registered more than 1000 events; the others do not count",
-            "vast: it registered more than 16 MiB; the rest does not count",
+            "vast: it registered more than 1000 events; the others are ignored",
+            "vast: it registered more than 16 MiB; the rest is ignored",
         ]
         assert skipped.startswith("vast: a tool was skipped: 'yyy")
         assert len(skipped) < 300

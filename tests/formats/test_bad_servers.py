@@ -30,16 +30,16 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "well-behaved": ("", "^done$", ""),
     "silent": (NEVER_UP, "", r"was not ready within 2s: waiting for the moon .*hello_s"),
     "refuses": (NEVER_UP, "", "ended before it was ready: it refused: the licence has run out"),
-    "greets-wrongly": (NEVER_UP, "", "its greeting cannot be understood"),
+    "greets-wrongly": (NEVER_UP, "", "its handshake is invalid"),
     "dies-at-start": (NEVER_UP, "", "ended before it was ready: it exited with 1: no database"),
-    "dies-mid-call": ("unavailable", "while 'dies-mid-call.act' was under way: it exited with 3: out of paper", ""),
+    "dies-mid-call": ("unavailable", "while 'dies-mid-call.act' was running: it exited with 3: out of paper", ""),
     "garbage": ("", "^done$", ""),
     "wrong-ids": ("timed_out", r"timeout waiting for wrong-ids/wrong-ids.act after 0\.5s", ""),
     "answers-twice": ("", "^first$", ""),
     "never-answers": ("timed_out", r"after 0\.5s", ""),
-    "malformed-result": ("bad_output", "answered 'act' with what is no result: content: ", ""),
+    "malformed-result": ("bad_output", "answered 'act' with an invalid result: content: ", ""),
     "result-is-text": ("bad_output", "Failed to parse the answer: it is not JSON-RPC 2.0", ""),
-    "unknown-block": ("bad_output", "answered 'act' with what is no result", ""),
+    "unknown-block": ("bad_output", "answered 'act' with an invalid result", ""),
     "rpc-error": ("tool_error", "^the well is dry$", ""),
     "is-error": ("tool_error", "^no such city$", ""),
     "floods-notifications": ("", "^done$", ""),
@@ -47,10 +47,10 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "huge-result": ("", "^x$", ""),
     "list-fails": (NEVER_UP, "", "server 'list-fails': it does not list its tools: the index is lost"),
     "list-hangs": (NEVER_UP, "", r"was not ready within 2s"),
-    "list-circles": ("", "^done$", "its list of tools goes in a circle"),
+    "list-circles": ("", "^done$", "its list of tools is circular"),
     "list-never-ends": ("", "^done$", "its list of tools has more than 100 pages"),
     "list-is-none": (NEVER_UP, "", "its answer to tools/list has no list of tools"),
-    "odd-tools": ("", "^done$", "a tool without a usable name was skipped"),
+    "odd-tools": ("", "^done$", "a tool without a valid name was skipped"),
     "two-pages": ("", "^act$", ""),
     "changes-tools": ("", "^done$", ""),
     "asks-back": ("", "roots", ""),
@@ -60,10 +60,10 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "ignores-everything": ("", "^done$", ""),
     "leaves-children": ("", "^done$", ""),
     "logs": ("", "^done$", ""),
-    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' on the PATH.*install no-such"),
-    "missing-folder": (NEVER_UP, "", "there is no folder .*/nowhere .*cwd"),
+    "missing-program": (NEVER_UP, "", "there is no program 'no-such-program-anywhere' in the PATH.*install no-such"),
+    "missing-folder": (NEVER_UP, "", "the folder .*/nowhere does not exist.*cwd"),
     "no-x-bit": (NEVER_UP, "", "it has no execute permission.*chmod [+]x"),
-    "unreachable": (NEVER_UP, "", "the connection to MCP server 'unreachable' ended before .*see that it is up"),
+    "unreachable": (NEVER_UP, "", "the connection to MCP server 'unreachable' ended before .*check that it is running"),
 }  # fmt: skip
 
 
@@ -143,10 +143,10 @@ async def test_tools_that_cannot_be_used_are_said_once_and_the_first_of_a_name_c
         ]
         assert h.tools[0].input_schema == {"properties": {"x": {}}}
         assert [problem.message for problem in h.problems] == [
-            "odd-tools: server 'odd-tools': a tool without a usable name was skipped",
+            "odd-tools: server 'odd-tools': a tool without a valid name was skipped",
             "odd-tools: server 'odd-tools': the tool 'no-schema' was skipped: its inputSchema is not an object",
             "odd-tools: server 'odd-tools': the tool 'list-schema' was skipped: its inputSchema is not an object",
-            "odd-tools: server 'odd-tools': it lists the tool 'act' twice; the first counts",
+            "odd-tools: server 'odd-tools': it lists the tool 'act' twice; the first is used",
         ]
 
 
@@ -174,7 +174,7 @@ async def test_a_flood_is_bounded_in_the_log_and_counted(habits, home):
         assert counts.frames["notification"] == 15_000
     log = (home / "logs" / "floods-notifications.log").read_text()
     assert 200 <= log.count("info: step") < 2_000
-    assert "it logs too much, and more is left out" in log
+    assert "it logs too much, and the rest is dropped" in log
 
 
 async def test_a_list_that_changes_all_the_time_is_not_asked_for_all_the_time(habits, heard):
@@ -203,7 +203,7 @@ async def test_wrong_arguments_are_told_apart_from_failures(habits):
         dry = await h.call(act("rpc-error"))
         assert (dry.error.code, dry.metadata["rpc_code"]) == ("tool_error", -32603)
         mute = await h.call(act("is-error"), {"mute": True})
-        assert (mute.is_error, mute.error.message) == (True, "the tool reported an error without a word")
+        assert (mute.is_error, mute.error.message) == (True, "the tool reported an error without a message")
 
 
 async def test_a_server_that_asks_back_gets_the_project_and_is_refused_everything_else(habits):

@@ -168,7 +168,7 @@ BROKEN = {
     "name": (
         "acme = acme_broken\n",
         pathlib.Path(acme_distribution.FOLDER, "acme_format.py").read_text().replace('"acme"', '"other"'),
-        "it calls itself 'other'",
+        "its NAME is 'other'",
     ),
     "two": ("acme = acme_broken\n\n", "", "there are several formats 'acme'"),
 }

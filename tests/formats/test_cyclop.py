@@ -106,12 +106,12 @@ def test_a_link_named_like_the_plugin_is_enough(root):
         ("~/run", "Plugin entrypoint '~/run' must be a relative path"),
         ("../run", "Plugin entrypoint '../run' contains path traversal"),
         ("bin/../run", "Plugin entrypoint 'bin/../run' contains path traversal"),
-        ("out", "Plugin entrypoint 'out' leads out of the plugin's folder"),
-        ("folder/sh", "Plugin entrypoint 'folder/sh' leads out of the plugin's folder"),
-        (".", "Plugin entrypoint '.' leads out of the plugin's folder"),
-        (".git/run", "Plugin entrypoint '.git/run' lies where changes are not seen"),
-        ("__pycache__/run", "Plugin entrypoint '__pycache__/run' lies where changes are not seen"),
-        ("config.json", "Plugin entrypoint 'config.json' lies where changes are not seen"),
+        ("out", "Plugin entrypoint 'out' leads outside the plugin's folder"),
+        ("folder/sh", "Plugin entrypoint 'folder/sh' leads outside the plugin's folder"),
+        (".", "Plugin entrypoint '.' leads outside the plugin's folder"),
+        (".git/run", "Plugin entrypoint '.git/run' is in a folder that is not checked for changes"),
+        ("__pycache__/run", "Plugin entrypoint '__pycache__/run' is in a folder that is not checked for changes"),
+        ("config.json", "Plugin entrypoint 'config.json' is in a folder that is not checked for changes"),
     ],
 )
 def test_an_entrypoint_that_leads_elsewhere_is_refused(entrypoint, text, root):
@@ -140,7 +140,7 @@ def test_an_entrypoint_inside_the_plugin_is_fine(entrypoint, root):
         (os.unlink, "the file does not exist"),
         (lambda path: os.chmod(path, 0o644), "it has no execute permission"),
         (lambda path: (os.unlink(path), os.mkdir(path)), "it is a folder"),
-        (lambda path: (os.unlink(path), os.symlink("nothing", path)), "it is a link to nothing"),
+        (lambda path: (os.unlink(path), os.symlink("nothing", path)), "it is a broken link"),
     ],
 )
 def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason, root):
@@ -272,7 +272,7 @@ def test_an_unknown_permission_is_tier_2_with_a_warning(root):
 def test_a_manifest_cannot_ask_for_a_secret_of_the_environment(root):
     plugin = load(plugin_folders.cyclop(root, permissions=["env:API_TOKEN", "filesystem:read"]))
     assert (plugin.permissions, plugin.tier) == (("filesystem:read",), 1)
-    assert warnings(plugin) == ["'env:API_TOKEN' cannot be asked for; it is ignored"]
+    assert warnings(plugin) == ["'env:API_TOKEN' cannot be requested; it is ignored"]
 
 
 @pytest.mark.requirement("CYC-37")
@@ -582,14 +582,14 @@ async def test_of_a_failures_stderr_500_characters_are_shown(host, cyclop):
     assert len(result.metadata["stderr"]) == 2000
     assert result.metadata["exit_code"] == 7
     assert result.content[1].text == "out\n"
-    assert result.error.hint == "its last words: y"
+    assert result.error.hint == "the end of its stderr: y"
 
 
 @pytest.mark.anyio
 async def test_what_went_wrong_is_told_though_it_stands_at_the_end_of_a_long_trace(host, cyclop):
     script = plugin_folders.python("def deeper(n):\n    return deeper(n - 1) if n else {}['the point']\ndeeper(30)")
     async with host(cyclop(script=script)) as h:
-        assert (await h.call("hello")).error.hint == "its last words: KeyError: 'the point'"
+        assert (await h.call("hello")).error.hint == "the end of its stderr: KeyError: 'the point'"
 
 
 # The limits

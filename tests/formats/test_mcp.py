@@ -163,11 +163,11 @@ def test_the_servers_are_found_where_clients_write_them(text, tmp_path):
     ("text", "message"),
     [
         ("", "mcp.json is not valid JSON"),
-        ("[]", "it must hold an object"),
+        ("[]", "it must contain an object"),
         ("{}", "has no 'mcpServers'"),
         ('{"mcpServers": []}', "has no 'mcpServers'"),
         ('{"mcpServers": {}}', "names no servers"),
-        ('{"mcpServers": {"a": {}}}', "no server can be used"),
+        ('{"mcpServers": {"a": {}}}', "there is no valid server"),
     ],
 )
 def test_a_configuration_without_servers_is_broken_with_a_cure(text, message, tmp_path):
@@ -185,18 +185,18 @@ def test_a_configuration_without_servers_is_broken_with_a_cure(text, message, tm
         ({}, "neither a command nor a url"),
         ({"command": "x", "url": "https://x"}, "both a command and a url"),
         ({"command": ["x"]}, "'command' must be a string"),
-        ({"command": "x\0"}, "'command' must not hold NUL"),
+        ({"command": "x\0"}, "'command' must not contain NUL"),
         ({"command": "x", "args": "-y"}, "'args' must be a list of strings"),
         ({"command": "x", "args": [1]}, "'args' must be a list of strings"),
-        ({"command": "x", "args": ["\0"]}, "'args' must not hold NUL"),
+        ({"command": "x", "args": ["\0"]}, "'args' must not contain NUL"),
         ({"command": "x", "env": ["A=b"]}, "'env' must be an object"),
-        ({"command": "x", "env": {"A": 1}}, "'env' has a value that is no string: A"),
-        ({"command": "x", "env": {"A=B": "c"}}, "'env' has a name that cannot be one"),
-        ({"command": "x", "env": {"A": "\0"}}, "'env' must not hold NUL"),
+        ({"command": "x", "env": {"A": 1}}, "'env' has a value that is not a string: A"),
+        ({"command": "x", "env": {"A=B": "c"}}, "'env' has an invalid name"),
+        ({"command": "x", "env": {"A": "\0"}}, "'env' must not contain NUL"),
         ({"command": "x", "cwd": 1}, "'cwd' must be a string"),
         ({"command": "x", "type": "carrier-pigeon"}, "its type 'carrier-pigeon' is not known"),
-        ({"url": "ftp://x"}, "not one of http or https"),
-        ({"url": "https://x", "headers": {"A": None}}, "'headers' has a value that is no string"),
+        ({"url": "ftp://x"}, "is not http or https"),
+        ({"url": "https://x", "headers": {"A": None}}, "'headers' has a value that is not a string"),
         ("x", "its entry is not an object"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_bad_server_is_named_with_its_cure_and_the_good_one_loads(entry, reaso
     assert not plugin.is_broken
     assert plugin.processes == ("good",)
     (problem,) = plugin.problems
-    assert problem.message.startswith("server 'bad' cannot be used: ")
+    assert problem.message.startswith("server 'bad' is invalid: ")
     assert reason in problem.message
     assert problem.hint
 
@@ -281,8 +281,8 @@ def test_check_says_what_can_be_seen_from_outside(mcp):
     assert plugin_check.examine(mcp()).problems == ()
     (gone,) = plugin_check.examine(mcp("gone", command="no-such-program")).problems
     assert (gone.message, gone.hint) == (
-        "there is no program 'no-such-program' on the PATH",
-        "install no-such-program, or give its path in the configuration",
+        "there is no program 'no-such-program' in the PATH",
+        "install no-such-program, or use its path in the configuration",
     )
     folder = mcp("closed", command="./server.py", args=[])
     assert [problem.hint for problem in plugin_check.examine(folder).problems if "chmod" in problem.hint]
@@ -425,7 +425,7 @@ def test_references_are_replaced_by_what_the_plugin_was_given():
     [
         ("${NOT_SET_ANYWHERE}", "the variable NOT_SET_ANYWHERE is not set.*export NOT_SET_ANYWHERE"),
         ("${env:PLAIN}", r"PLAIN is withheld: .*anyplug grant kit env:PLAIN"),
-        ("${input:token}", r"only another program gives.*\$\{env:NAME\}"),
+        ("${input:token}", r"only available in another program.*\$\{env:NAME\}"),
     ],
 )
 async def test_a_reference_that_leads_nowhere_says_what_to_do(reference, says, mcp, host, monkeypatch):
@@ -551,8 +551,8 @@ async def test_who_brings_a_missing_program_along_is_said(mcp, host, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     async with host(mcp("one", command="uvx", args=["x==1"]), mcp("two", command="npx", args=["x@1.0.0"])) as h:
         one, two = (problem.message for problem in h.problems if problem.code == "not_running")
-    assert "there is no program 'uvx' on the PATH (write `uv` with the arguments `tool`, `run` in its place" in one
-    assert "(install npm, which brings it along)" in two
+    assert "there is no program 'uvx' in the PATH (use `uv` with the arguments `tool`, `run` instead" in one
+    assert "(install npm, which includes it)" in two
 
 
 async def test_what_node_says_when_it_ends_is_what_is_wrong_and_not_its_trace(mcp, host):
@@ -727,7 +727,7 @@ async def test_blocks_of_all_kinds_are_kept(host, tmp_path):
         }
         wrong = await h.call("all-blocks/act", {"degrees": "warm"})
         assert not wrong.is_error
-        assert "the result breaks its schema" in wrong.metadata["warnings"][0]
+        assert "the result violates its schema" in wrong.metadata["warnings"][0]
 
 
 async def test_arguments_are_the_servers_business_unless_the_person_says_otherwise(mcp, host, settings):
@@ -864,7 +864,7 @@ async def test_a_lost_connection_is_like_the_end_of_a_process(mcp, host, listeni
         assert (await h.call("sdk.add", {"a": 1, "b": 1})).text == "2"
         died = await h.call("sdk.leave")
         assert died.error.code == "unavailable"
-        assert "the connection to MCP server 'sdk' ended while 'sdk.leave' was under way" in died.error.message
+        assert "the connection to MCP server 'sdk' ended while 'sdk.leave' was running" in died.error.message
         await until(lambda: h.peers.places[0].peer is None)
         server.stop()
         server.start()

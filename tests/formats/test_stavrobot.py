@@ -201,7 +201,7 @@ def test_a_tools_folder_that_is_a_link_out_of_the_plugin_is_left_out(root, tmp_p
     assert [tool.own_name for tool in plugin.tools] == ["good"]
     where = f"{folder}/act/manifest.json"
     assert warnings(plugin) == [
-        f"Cannot read plugin manifest at {where}: it is a link that leads out of the plugin's folder"
+        f"Cannot read plugin manifest at {where}: it is a link that leads outside the plugin's folder"
     ]
 
 
@@ -515,7 +515,7 @@ async def test_output_is_json_or_text(printed, text, structured, host, stavrobot
         ("printf out; printf err >&2; exit 1", "err\nout"),
         ("printf out; exit 2", "out"),
         ("printf err >&2; exit 3", "err"),
-        ("exit 4", "the tool failed (exit 4) and said nothing"),
+        ("exit 4", "the tool failed (exit 4) without a message"),
     ],
 )
 async def test_on_failure_stderr_and_stdout_are_the_message(script, message, host, stavrobot):

@@ -197,7 +197,7 @@ async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, nod
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):
     monkeypatch.setattr("anyplug.runtime.processes.toolchain.find_node", lambda: None)
     async with host(workbench("bench")) as h:
-        assert "it needs Node of at least 20.19" in problems(h)[0]
+        assert "it needs Node 20.19 or newer" in problems(h)[0]
         assert "pip install 'anyplug[node]'" in problems(h)[0]
 
 
@@ -745,7 +745,7 @@ async def test_a_death_fails_every_call_under_way_at_once_and_the_next_call_star
         assert {result.error.code for result in results} == {"unavailable"}
         if "abort" not in end:  # Node has much to say itself then
             assert "last words" in results[0].error.message
-        assert "the next call starts it anew" in results[0].error.hint
+        assert "the next call restarts it" in results[0].error.hint
         assert (await evaluate(h, "return 'anew'")).text == "anew"
         await until(lambda: place(h, "evaluates").health == "running")
         assert problems(h) == []
@@ -1008,7 +1008,7 @@ async def test_the_built_in_reload_says_what_there_is_now(name, host, root, work
         await approved(h, "one")
         workbench("two")
         result = await h.call(name)
-        assert result.text == "2 plugins, 1 tool.\nPlugins that wait for a person's approval: two"
+        assert result.text == "2 plugins, 1 tool.\nPlugins waiting for a person's approval: two"
         assert (result.tool, result.plugin, result.is_error) == ("builtin.reload_plugins", "builtin", False)
         record = list(h._audit.records())[-1].record
         assert (record.tool, record.plugin, record.outcome) == ("builtin.reload_plugins", "builtin", "done")
@@ -1018,7 +1018,7 @@ async def test_the_built_in_reload_says_what_there_is_now(name, host, root, work
         await h.call(name, {"plugin": "one"})
         assert (await h.call("one.act", attachment=YES)).text != pid
         shutil.rmtree(os.path.join(root, "one"))
-        assert (await h.call(name)).text.splitlines()[1] == "Tools that are gone: one.act"
+        assert (await h.call(name)).text.splitlines()[1] == "Removed tools: one.act"
 
 
 async def test_the_built_in_reload_refuses_what_it_does_not_know(host, workbench):

@@ -84,10 +84,10 @@ async def test_a_name_that_only_zot_can_use_is_another_here_and_the_extension_wo
         ({"exec": ...}, "exec is required"),
         ({"exec": ""}, "exec is required"),
         ({"exec": ["python3"]}, "exec is required"),
-        ({"exec": "./run\0"}, "must not hold NUL"),
+        ({"exec": "./run\0"}, "must not contain NUL"),
         ({"args": "--mode daemon"}, "'args' must be a list of strings"),
         ({"args": [1]}, "'args' must be a list of strings"),
-        ({"args": ["a\0b"]}, "must not hold NUL"),
+        ({"args": ["a\0b"]}, "must not contain NUL"),
         ({"enabled": "no"}, "'enabled' must be true or false"),
     ],
 )
@@ -145,7 +145,7 @@ async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs
         (entry,) = h.plugins
         assert (entry.state, entry.plugin.permissions, h.peers.places) == ("disabled", (), [])
         assert problems(h) == [f"pretty: it holds {holds} and no program"]
-        assert "nothing in it that anyplug could run" in entry.problems[0].hint
+        assert "nothing that anyplug could run" in entry.problems[0].hint
 
 
 async def test_a_program_beside_a_theme_runs(zot, host):
@@ -327,7 +327,7 @@ async def test_another_name_in_hello_is_a_warning_and_the_manifests_counts(zot, 
     folder = zot("given", 'hello(name="chosen"); tool("act"); emit("ready")' + LOOP)
     async with host(folder) as h:
         assert [tool.plugin for tool in h.tools] == ["given"]
-        assert problems(h) == ["given: it calls itself 'chosen'; its manifest says 'given'"]
+        assert problems(h) == ["given: its hello says 'chosen', but its manifest says 'given'"]
 
 
 @pytest.mark.requirement("ZOT-11")
@@ -346,8 +346,8 @@ async def test_a_first_frame_that_is_no_hello_ends_it_with_the_reason(first, zot
     folder = zot("bad", f"{first}\nhello()\ntool('act')\nemit('ready')" + LOOP)
     async with host(folder) as h:
         assert h.tools == []
-        assert "before it said hello" in problems(h)[0]
-        assert "hello" in problems(h)[0].partition("before it said hello: ")[2] or "frame" in problems(h)[0]
+        assert "before it sent a hello" in problems(h)[0]
+        assert "hello" in problems(h)[0].partition("before it sent a hello: ")[2] or "frame" in problems(h)[0]
     assert heard(folder, "hello_ack") == []
 
 
@@ -355,7 +355,7 @@ async def test_lines_that_are_no_json_before_hello_are_survived_and_counted(zot,
     async with host(zot("chatty", "print('npm WARN deprecated')\nprint()\n" + zot_folders.ECHO)) as h:
         assert (await h.call("chatty")).text == "{}"
         assert h.peers.up[0].session.counts.malformed == 2
-        assert "wrote something else before its hello, which zot takes for a failure" in problems(h)[0]
+        assert "wrote something else before its hello, which is an error in zot" in problems(h)[0]
 
 
 async def test_keys_in_any_order_and_case_unknown_fields_and_null_are_understood(zot, host):
@@ -428,7 +428,7 @@ async def test_a_timeout_says_that_the_answer_may_have_been_no_frame(zot, host, 
     pretty = "print(json.dumps({'type': 'tool_result', 'id': frame['id'], 'content': []}, indent=1), flush=True)"
     async with host(zot("pretty", answering(pretty))) as h:
         error = (await h.call("act")).error
-    assert (error.code, "; it wrote 5 lines that are no frames" in error.message) == ("timed_out", True)
+    assert (error.code, "; it wrote 5 lines that are not frames" in error.message) == ("timed_out", True)
     assert error.hint.startswith("its answer may be among them: `anyplug logs pretty`")
 
 
@@ -455,9 +455,10 @@ async def test_a_name_without_an_end_is_cut_and_compared_with_none(zot, host):
 async def test_a_program_in_the_folder_that_is_named_as_if_it_were_on_the_path(zot, host):
     async with host(zot("bare", zot_folders.ECHO, exec="run.py")) as h:
         said = h.snapshot.plugin("bare").problems
-    assert ("exec 'run.py' is looked for on the PATH, and not in the folder", 'write "./run.py" for that') in [
-        (problem.message, problem.hint) for problem in said
-    ]
+    assert (
+        "exec 'run.py' is looked up in the PATH, not in the folder",
+        'write "./run.py" for a program in the folder',
+    ) in [(problem.message, problem.hint) for problem in said]
 
 
 @pytest.mark.parametrize(
@@ -484,7 +485,7 @@ async def test_code_outside_of_the_folder_is_named(fields, named, zot, host, roo
 
 async def test_a_program_with_its_arguments_in_one_is_told_where_they_belong(zot, host):
     async with host(zot("words", zot_folders.ECHO, exec="python3 run.py")) as h:
-        assert 'put the words behind it into "args"' in problems(h)[0]
+        assert 'move the words after it to "args"' in problems(h)[0]
 
 
 async def test_a_slash_command_runs_with_the_rights_that_the_plugin_has_now(zot, host, root, monkeypatch):
@@ -734,7 +735,7 @@ async def test_an_error_stands_above_every_action(zot, host):
 
 @pytest.mark.parametrize(
     ("action", "hint"),
-    [("explode", "mend the extension"), ("tool_prompt", "newer releases of zot know it, anyplug does not")],
+    [("explode", "fix the extension"), ("tool_prompt", "newer releases of zot know it, anyplug does not")],
 )
 async def test_an_unknown_action_is_bad_output(action, hint, zot, host):
     async with host(zot("acts", responding({"action": action}))) as h:
@@ -785,17 +786,17 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists what it has"),
+        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists its tools"),
         (
             "first/mcp.one",
             "the tool 'mcp.one' is left out: the name belongs to a reserved prefix, 'mcp.'",
             "rename the tool; the plugin's other tools work",
         ),
-        ("off/nothing", "plugin 'off' is switched off", 'set "enabled" to true in {root}/off/extension.json'),
+        ("off/nothing", "plugin 'off' is disabled", 'set "enabled" to true in {root}/off/extension.json'),
         (
             "other/nothing",
             "plugin 'other': it is not approved (`anyplug approve other`)",
-            "`anyplug tools` lists what there is",
+            "`anyplug tools` lists all tools",
         ),
     ],
 )
@@ -1420,7 +1421,7 @@ async def test_who_attaches_with_yes_is_not_asked(zot, host, root):
         ("'{}'", "it must be an object, not str"),
         ("{'type': 'objekt'}", 'its "type" must be "object", not \'objekt\''),
         ("{'properties': ['a']}", 'its "properties" must be an object, not list'),
-        ("{'properties': {'a': 'string'}}", "what it says of 'a' must be an object like"),
+        ("{'properties': {'a': 'string'}}", "'a' in it must be an object like"),
         ("{'type': 'object', 'required': 'a'}", 'its "required" must be a list of names, not str'),
         ("{'a': {'type': 'string'}}", 'it has no "properties"'),
     ],
@@ -1470,7 +1471,7 @@ async def test_a_call_whose_answer_is_too_long_says_so(zot, host, answer, intera
     async with host(zot("long", script)) as h:
         with anyio.fail_after(PATIENCE_S):
             error = (await h.call("act")).error
-    assert (error.code, error.hint) == ("too_large", "let it answer with less, or name a file")
+    assert (error.code, error.hint) == ("too_large", "make it return less, or write to a file and return its path")
     assert error.message == "extension long/act: its answer was a line of more than 4,194,304 bytes, and was skipped"
 
 
@@ -1484,9 +1485,9 @@ async def test_who_prints_an_answer_before_it_is_sent_is_heard(zot, host):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("time.sleep(600)", "it wrote nothing to stdout, or has not flushed it, or waits for input itself"),
-        ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "a line without a line break behind it"),
-        ("print('Loading', flush=True); time.sleep(600)", "it wrote 1 line that is no frame"),
+        ("time.sleep(600)", "it wrote nothing to stdout, has not flushed it, or waits for input itself"),
+        ("print('{\"type\":\"hello\"', end='', flush=True); time.sleep(600)", "a line without a line break"),
+        ("print('Loading', flush=True); time.sleep(600)", "it wrote 1 line that is not a frame"),
         ("print('building it', file=sys.stderr, flush=True); time.sleep(600)", "waits for input itself: building it"),
     ],
 )
@@ -1518,7 +1519,7 @@ async def test_an_interactive_tool_ends_where_nobody_can_answer_it(zot, host, se
         error = (await h.call("act", attachment=Attachment("agent", yes=True, shows_panels=False))).error
         assert (error.code, error.hint) == (
             "timed_out",
-            "it may wait for a person, and nothing here shows what it draws",
+            "it may wait for a person, but nothing here shows what it draws",
         )
         with anyio.move_on_after(1) as scope:
             await h.call("act", attachment=Attachment("agent", yes=True))

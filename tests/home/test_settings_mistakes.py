@@ -12,35 +12,35 @@ from anyplug.model.errors import ConfigError
     [
         (
             '[plugins.tea]\nguard = "requird"',
-            '[plugins.tea] guard is "requird", and has to be "optional" or "required"',
+            '[plugins.tea] guard is "requird", but must be "optional" or "required"',
             'did you mean "required"?',
         ),
         (
             '[plugins."my tea"]\narguments = 3',
-            '[plugins."my tea"] arguments is 3, and has to be "strict" or "warn" or "off"',
+            '[plugins."my tea"] arguments is 3, but must be "strict" or "warn" or "off"',
             settings_mistakes.CURE,
         ),
         (
             '[plugins.tea]\ntimeout_s = "a"',
-            '[plugins.tea] timeout_s is "a", and has to be a number',
+            '[plugins.tea] timeout_s is "a", but must be a number',
             settings_mistakes.CURE,
         ),
         ("[plugins.tea]\ntimout_s = 1", "[plugins.tea] there is no setting timout_s", "did you mean timeout_s?"),
         (
             "[plugins.tea.limits]\nmemory = 1.5",
-            "[plugins.tea.limits] memory is 1.5, and has to be a whole number",
+            "[plugins.tea.limits] memory is 1.5, but must be a whole number",
             settings_mistakes.CURE,
         ),
-        ("[plugins]\ntea = 1", "[plugins] tea is 1, and has to be a table", settings_mistakes.CURE),
-        ("[http]\ncalls = 0", "[http] calls is 0, and has to be a whole number above 0", settings_mistakes.CURE),
+        ("[plugins]\ntea = 1", "[plugins] tea is 1, but must be a table", settings_mistakes.CURE),
+        ("[http]\ncalls = 0", "[http] calls is 0, but must be a whole number above 0", settings_mistakes.CURE),
         (
             "[profiles.a]\ntools = [1]",
-            "[profiles.a] tools is [1], and has to be a list, each of it a text",
+            "[profiles.a] tools is [1], but must be a list, each item a string",
             settings_mistakes.CURE,
         ),
-        ("zzz = 1", "there is no setting zzz", "there are: namespaces, confinement, formats, mcp, http"),
-        ("namespaces = 'no'", 'namespaces is "no", and has to be true or false', settings_mistakes.CURE),
-        ("[http\\n", "(at line 1, column 6)", "mend it there"),
+        ("zzz = 1", "there is no setting zzz", "the settings are: namespaces, confinement, formats, mcp, http"),
+        ("namespaces = 'no'", 'namespaces is "no", but must be true or false', settings_mistakes.CURE),
+        ("[http\\n", "(at line 1, column 6)", "fix it there"),
     ],
 )
 def test_a_slip_in_the_settings_is_named_with_its_place_and_what_may_stand_there(text, message, hint, home, settings):

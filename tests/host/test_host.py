@@ -91,7 +91,7 @@ async def test_what_nobody_approved_never_spawns(host, cyclop, root, home):
         assert h.tools == []
         result = await h.call("hello")
         assert result.error.code == "not_approved"
-        assert result.error.message == "plugin 'hello' may not run: nobody has approved it yet"
+        assert result.error.message == "plugin 'hello' may not run: it is not approved yet"
         assert h._runner.guard._process is None
     assert not os.path.exists(os.path.join(root, "hello", "ran"))
 
@@ -186,8 +186,8 @@ async def test_always_that_cannot_be_kept_counts_for_now_and_says_so(host, cyclo
         result = await h.call("hello")
         assert (result.text, result.is_error) == ("done", False)
         (warning,) = result.metadata["warnings"]
-        assert "always could not be kept, so it counts only for now" in warning
-        assert "check the disk's space" in warning
+        assert 'the answer "always" could not be stored, so it applies only now' in warning
+        assert "check the disk's free space" in warning
         assert not (await h.call("hello")).is_error
         assert outcomes(h) == ["done", "done"]
     assert len(questions) == 1
@@ -276,7 +276,7 @@ async def test_a_plugin_that_is_switched_off_says_how_to_switch_it_on(host, cycl
         h.catalog.approvals.enable(plugin, on=False)
         result = await h.call("hello")
         assert (result.error.code, result.error.message) == ("disabled", "Plugin is disabled: hello")
-        assert result.error.hint == "`anyplug enable hello` switches it on"
+        assert result.error.hint == "enable it with `anyplug enable hello`"
         h.catalog.approvals.enable(plugin, on=True)
         assert not (await h.call("hello")).is_error
 
@@ -737,7 +737,7 @@ async def test_decisions_that_cannot_be_read_refuse_also_what_was_named_for_this
 
         h.catalog.approvals.refresh = fail
         result = await h.call("named")
-    assert (result.error.code, result.text) == ("denied", "nobody knows what was decided: the database failed")
+    assert (result.error.code, result.text) == ("denied", "the decisions cannot be read: the database failed")
 
 
 @pytest.mark.parametrize("format", ["cyclop", "stavrobot", "zot", "workbench"])

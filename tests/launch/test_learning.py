@@ -180,11 +180,11 @@ def test_what_is_ours_and_its_own_code_can_never_be_granted(learn):
     )  # fmt: skip
     assert lesson.needs == ()
     assert lesson.never == (
-        "read what is anyplug's own: /h/anyplug.db",
-        "read what is anyplug's own: /h/data/other/x",
+        "read anyplug's own files: /h/anyplug.db",
+        "read anyplug's own files: /h/data/other/x",
         "change its own code: /h/plugins/p/main.py",
         "change its own code: /h/plugins/p/new.py",
-        "change what binds it: /home/ada/work/.cupcake/rulebook.yml",
+        "change its own policies or permissions: /home/ada/work/.cupcake/rulebook.yml",
     )
 
 

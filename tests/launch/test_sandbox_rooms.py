@@ -222,7 +222,7 @@ async def test_a_full_data_folder_ends_it_with_the_reason(host, cyclop, settings
     )
     result = await limited(host, cyclop, settings, "disk = 104857600", body)
     assert result.error.code == "crashed"
-    assert "holds more than 100 MiB" in result.error.message
+    assert "contains more than 100 MiB" in result.error.message
 
 
 DEEP = (
@@ -352,7 +352,7 @@ def test_a_grant_that_nothing_can_hold_is_refused_with_the_cure(installed, ports
     plugin_folders.cyclop(installed, "connect", CONNECT, permissions=beside, tools=PORT)
     command_line.ok("approve", "connect", "--yes")
     done = command_line.fails(3, "call", "connect", "--yes")
-    assert "network:api.example.com:443: the kernel knows ports and no hosts" in done.err
+    assert "network:api.example.com:443: the kernel knows ports but not hosts" in done.err
     assert "grant `network:*:443` (that port of any machine) or `network`" in done.err
     assert command_line.last_record()["outcome"] == "not_enforceable"
     command_line.ok("approve", "connect", "--yes", "--allow-unconfined")
@@ -759,7 +759,7 @@ async def test_a_link_in_its_own_folder_opens_nothing_outside(host, zot, tmp_pat
     async with host(roots=(os.path.dirname(folder),)) as h:
         await h.approve(h.snapshot.plugin("linked").plugin, granted=())
         (said,) = [problem.message for problem in h.problems if "not running" in problem.message]
-    assert "its permissions do not let it execute" in said
+    assert "its permissions do not allow it to execute" in said
     assert "shell:exec" in said
 
 
@@ -1116,7 +1116,7 @@ async def test_a_plugin_cannot_lead_a_grant_elsewhere_by_a_link(outer, inner, ho
     if outer != "filesystem:write":  # which opens the machine's /tmp, where all of this lies
         assert first["key"] in {"Permission denied", "No such file or directory"}
     assert again.error.code == "not_enforceable"
-    assert "a link on its way" in again.error.message
+    assert "a link in its path" in again.error.message
     assert "grant the path that it leads to" in again.error.hint
 
 
@@ -1390,7 +1390,7 @@ async def test_an_interpreter_that_it_may_not_run_is_named_with_the_cure(host, c
     async with host(cyclop(script="#!/usr/bin/git --version\n")) as h:
         result = await h.call("hello")
     assert result.error.code == "not_executable"
-    assert "its permissions do not let it execute" in result.error.message
+    assert "its permissions do not allow it to execute" in result.error.message
     assert result.error.hint == "`anyplug grant hello shell:exec`, or shell:exec:PROGRAM for that program alone"
 
 

@@ -161,12 +161,12 @@ def test_a_plugin_in_a_folder_of_a_repository(installer, repository):
         ({"ref": "nowhere"}, "couldn't find remote ref nowhere"),
         ({"ref": "-oops"}, "'-oops' is not a ref"),
         ({"ref": "--upload-pack=touch ran"}, "is not a ref"),
-        ({"subdir": "nowhere"}, "there is no folder"),
-        ({"subdir": "../other"}, "leads out of the source"),
-        ({"subdir": "/etc"}, "leads out of the source"),
-        ({"subdir": "out"}, "leads out of the source"),
-        ({"subdir": "beside"}, "leads out of the source"),
-        ({"subdir": "act"}, "holds no plugin"),
+        ({"subdir": "nowhere"}, "nowhere' does not exist"),
+        ({"subdir": "../other"}, "leads outside the source"),
+        ({"subdir": "/etc"}, "leads outside the source"),
+        ({"subdir": "out"}, "leads outside the source"),
+        ({"subdir": "beside"}, "leads outside the source"),
+        ({"subdir": "act"}, "is not a plugin"),
     ],
 )
 def test_a_version_or_folder_that_is_not_there(installer, repository, change, message):
@@ -192,7 +192,7 @@ def test_a_short_commit_gets_good_advice(installer, repository):
     ["ext::sh -c 'touch ran'", "ext::touch% ran", "--upload-pack=touch ran", "-x", "nowhere", "", "x.zip", "fd::0"],
 )
 def test_what_is_neither_folder_nor_address_runs_nothing(installer, location):
-    with nothing_changes(f"there is no folder '{location}'"):
+    with nothing_changes(f"the folder '{location}' does not exist"):
         installer.install(Source(location=location))
     assert not os.path.exists("ran")
 
@@ -294,7 +294,7 @@ def test_an_entrypoint_that_a_link_leads_out_is_refused(installer, tmp_path):
     folder = plugin_folders.cyclop(tmp_path / "here", "hello")
     os.unlink(f"{folder}/run")
     os.symlink("/bin/sh", f"{folder}/run")
-    with nothing_changes("leads out of the plugin's folder"):
+    with nothing_changes("leads outside the plugin's folder"):
         installer.install(Source(location=folder))
 
 
@@ -305,7 +305,7 @@ def test_a_hostile_name_is_refused(installer, tmp_path, name):
     )
     plugin_folders.write(f"{tmp_path}/stavrobot/manifest.json", json.dumps({"name": name, "description": ""}))
     for folder in ("cyclop", "stavrobot"):
-        with nothing_changes("the plugin cannot be used"):
+        with nothing_changes("the plugin is invalid"):
             installer.install(Source(location=f"{tmp_path}/{folder}"))
 
 
@@ -330,21 +330,21 @@ def test_a_name_too_long_for_the_disk_is_refused(installer, tmp_path):
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', ""])
 def test_a_broken_manifest_is_refused_with_its_fault(installer, tmp_path, text):
     plugin_folders.write(f"{tmp_path}/here/plugin.json", text)
-    with nothing_changes("the plugin cannot be used: ") as caught:
+    with nothing_changes("the plugin is invalid: ") as caught:
         installer.install(Source(location=f"{tmp_path}/here"))
     assert ".staging" not in caught.value.message + caught.value.hint
 
 
 def test_a_folder_without_a_plugin_is_refused_before_it_is_copied(installer, tmp_path):
     plugin_folders.write(f"{tmp_path}/here/README.md", "nothing here")
-    with nothing_changes("holds no plugin", "--subdir"):
+    with nothing_changes("is not a plugin", "--subdir"):
         installer.install(Source(location=f"{tmp_path}/here"))
 
 
 def test_a_folder_that_holds_our_own_home_is_refused(tmp_path):
     folder = plugin_folders.cyclop(tmp_path / "here", "hello")
     catalog = Catalog(find_home(f"{folder}/.home"))
-    with pytest.raises(InstallError, match="holds anyplug's own home"):
+    with pytest.raises(InstallError, match="contains anyplug's own home"):
         Installer(catalog).install(Source(location=folder))
     catalog.close()
 
@@ -352,7 +352,7 @@ def test_a_folder_that_holds_our_own_home_is_refused(tmp_path):
 def test_what_is_there_already_is_left_alone(installer, repository):
     plugin = installer.install(Source(location=url(repository))).plugin
     plugin_folders.write(f"{plugin.path}/state.json", "precious")
-    with nothing_changes("there is a plugin 'kit' already", "anyplug update kit"):
+    with nothing_changes("plugin 'kit' already exists", "anyplug update kit"):
         installer.install(Source(location=url(repository)))
     assert command_line.read(f"{plugin.path}/state.json") == "precious"
     installer.remove(plugin, purge=True)
@@ -476,8 +476,8 @@ def test_a_new_version_that_cannot_be_used_changes_nothing(installer, repository
     commit(repository)
     if fault == "gone":
         os.rename(repository, f"{repository}-moved")
-    message = {"renamed": "calls itself 'other', not 'kit'", "broken": "cannot be used", "gone": "git could not fetch",
-               "no-plugin": "holds no plugin"}[fault]  # fmt: skip
+    message = {"renamed": "is named 'other', not 'kit'", "broken": "is invalid", "gone": "git could not fetch",
+               "no-plugin": "is not a plugin"}[fault]  # fmt: skip
     with nothing_changes(message):
         update(installer, plugin)
     assert said(plugin) == "one"
@@ -696,7 +696,7 @@ def test_an_update_waits_for_calls_under_way(catalog, installer, repository, mon
     trail = Audit(catalog.store)
     trail.begin(record)
     monkeypatch.setattr("anyplug.manage.installer.CALLS_END_S", 0.2)
-    with nothing_changes("calls of 'kit' are still under way"):
+    with nothing_changes("calls of 'kit' are still running"):
         update(installer, plugin)
     ended = threading.Timer(0.1, lambda: trail.end(msgspec.structs.replace(record, outcome="done")))
     monkeypatch.setattr("anyplug.manage.installer.CALLS_END_S", command_line.PATIENCE_S)
@@ -855,7 +855,7 @@ def test_a_link_of_a_folder_gives_nothing_away_that_lies_around_it(target, insta
         plugin_folders.write(f"{tmp_path}/{name}", "secret\n")
     folder = extension_in(f"{tmp_path}/here", key=target)
     git(f"{tmp_path}/here", "init", "--quiet")
-    with nothing_changes(f"key is a link that leads out of the plugin, to {target}", "put a copy"):
+    with nothing_changes(f"key is a link that leads outside the plugin, to {target}", "replace it with a copy"):
         installer.install(Source(location=folder))
 
 
@@ -865,7 +865,7 @@ def test_a_link_in_a_clone_gives_nothing_away_but_what_came_with_it(target, inst
     extension_in(mono, key=target)
     git(mono, "init", "--quiet")
     commit(mono)
-    with nothing_changes("key is a link that leads out of the plugin", "put a copy"):
+    with nothing_changes("key is a link that leads outside the plugin", "replace it with a copy"):
         installer.install(Source(location=url(mono), subdir="linked"))
 
 
@@ -915,6 +915,6 @@ def test_a_plugin_that_wrote_too_much_beside_itself_is_removed_with_all_of_it(in
     monkeypatch.setattr(carry_over, "Budget", functools.partial(untrusted_files.Budget, entries=50))
     with pytest.raises(InstallError, match="more than 50 files and folders") as refused:
         installer.remove(plugin, purge=False)
-    assert refused.value.hint == f"`anyplug remove {plugin.name} --purge` removes all of it"
+    assert refused.value.hint == f"remove all of it with `anyplug remove {plugin.name} --purge`"
     installer.remove(plugin, purge=True)
     assert not os.path.exists(plugin.path)

@@ -116,7 +116,7 @@ def test_a_person_gives_it_to_another_plugin(sources, home):
     command_line.ok("install", sources[1], "--yes")
     command_line.ok("grant", "ns", f"env:{VARIABLE}")
     said()  # it has data of its own now
-    refused = command_line.at_terminal("leftovers", "ns", "--give", "1", answers=[("Give it? [y/N]", "")])
+    refused = command_line.at_terminal("leftovers", "ns", "--give", "1", answers=[("Hand it over? [y/N]", "")])
     assert refused.code == 3
     assert command_line.fails(3, "leftovers", "ns", "--give", "1").err.count("this is not a terminal") == 1
     plugin_folders.write(f"{home}/data/ns/home/kept", "its own")

@@ -154,7 +154,7 @@ def test_a_good_extension_has_no_problems_whatever_it_has_of_its_own(root):
 )
 def test_a_key_that_is_nearly_a_known_one_is_named(root, key, meant):
     (problem,) = told(extension(root, **{key: False}))
-    assert problem == ("warning", f"'{key}' in extension.json means nothing", f'did you mean "{meant}"?')
+    assert problem == ("warning", f"'{key}' in extension.json is unknown", f'did you mean "{meant}"?')
 
 
 @pytest.mark.parametrize(("field", "key"), [("exec", "exce"), ("exec", "Exe"), ("name", "nmae")])
@@ -167,7 +167,7 @@ def test_a_required_key_that_is_misspelt_is_said_once_with_the_key(root, field, 
 
 def test_a_program_that_args_names_and_that_is_not_there_is_named(root):
     ((level, message, hint),) = told(extension(root, exec="python3", args=["-u", "mian.py"]))
-    assert (level, message) == ("warning", "'args' names mian.py, which is not there")
+    assert (level, message) == ("warning", "'args' names mian.py, which does not exist")
     assert hint == "did you mean main.py?"
     ((_, message, hint),) = told(extension(root, exec="node", args=["dist/index.js"]))
     assert "dist/index.js" in message
@@ -221,7 +221,7 @@ def test_a_program_in_python_two_is_not_read_as_three(root):
 def test_an_sdk_that_is_imported_and_does_not_lie_beside_is_named_with_the_copy(root, line):
     folder = extension(root, f"{MAIN}{line}\n")
     ((level, message, hint),) = told(folder)
-    assert (level, message) == ("warning", "main.py imports anyplug_ext, and there is no anyplug_ext.py beside it")
+    assert (level, message) == ("warning", "main.py imports anyplug_ext, but there is no anyplug_ext.py next to it")
     subprocess.run(hint.split(), check=True)
     assert told(folder) == []
 
@@ -242,11 +242,11 @@ def test_one_that_may_come_from_elsewhere_is_not(root, code):
 
 def test_arguments_in_exec_are_told_where_they_belong(root):
     ((_, message, hint),) = told(extension(root, exec="python3 main.py"))
-    assert message == "there is no program 'python3 main.py' on the PATH"
-    assert hint == 'in extension.json leave only the program there, and put the words behind it into "args"'
+    assert message == "there is no program 'python3 main.py' in the PATH"
+    assert hint == 'in extension.json, keep only the program there, and move the words after it to "args"'
     ((_, message, hint),) = told(extension(root, exec="./main.py --fast"))
     assert "does not exist" in message
-    assert 'name only main.py; if the format has "args", the words behind it belong there' in hint
+    assert 'name only main.py; if the format has "args", the words after it belong there' in hint
 
 
 def test_a_byte_order_mark_is_named_and_no_missing_shebang(root):

@@ -37,9 +37,7 @@ NODE = {"type": "object", "properties": {"name": {"type": "string"}, "nodes": {"
     ],
 )
 def test_what_would_take_too_long_is_not_begun(hostile, arguments):
-    assert schema.violations(hostile, arguments) == [
-        "they cannot be checked: with this schema that would take too long"
-    ]
+    assert schema.violations(hostile, arguments) == ["they cannot be checked: checking this schema would take too long"]
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,8 @@ async def test_a_rewrite_to_the_same_is_none(zot, host, target):
     [
         ("{'modified_args': [1]}", "modified_args is not an object"),
         ("{'modified_args': 'x'}", "modified_args is not an object"),
-        ("{'modified_args': {'command': 7}}", "modified_args break the tool's schema: command: 7 is not of type"),
-        ("{'modified_args': {'other': 1}}", "modified_args break the tool's schema"),
+        ("{'modified_args': {'command': 7}}", "modified_args violate the tool's schema: command: 7 is not of type"),
+        ("{'modified_args': {'other': 1}}", "modified_args violate the tool's schema"),
         ("{'block': 'yes'}", "bad event_intercept_response frame: Expected `bool`"),
         ("{'block': True, 'reason': 5}", "bad event_intercept_response frame: Expected `str`"),
     ],
@@ -197,7 +197,7 @@ async def test_a_silent_guard_is_waited_for_five_seconds(on_silence, zot, host, 
         kept = record(h)
     if on_silence == "open":
         assert (result.is_error, kept.duration_ms >= 4900) == (False, True)
-        assert kept.notes == ("the guard 'guard' gave no usable answer: it did not answer in time; it was passed over",)
+        assert kept.notes == ("the guard 'guard' gave no usable answer: it did not answer in time; it was skipped",)
         assert kept.notes_by == ("guard:guard",)
     else:
         assert result.text == "the guard 'guard' gave no usable answer: it did not answer in time"
@@ -213,7 +213,7 @@ async def test_a_guard_that_dies_while_it_is_asked(setting, zot, host, target, s
         kept = record(h)
     if not setting:
         assert result.text == '{"command": "ls"}'
-        assert kept.notes == ("the guard 'guard' gave no usable answer: it exited with 9; it was passed over",)
+        assert kept.notes == ("the guard 'guard' gave no usable answer: it exited with 9; it was skipped",)
     else:
         assert (result.error.code, "it exited with 9" in result.text) == ("denied", True)
 
@@ -311,7 +311,7 @@ async def test_a_required_guard_that_has_not_subscribed_yet_guards_everything(zo
     slow = guarding("{}").replace("emit('subscribe'", f"{wait}emit('subscribe'")
     async with host(zot("guard", slow), target) as h:
         result = await h.call("run")
-        assert (result.error.code, "has not said what it guards" in result.text) == ("denied", True)
+        assert (result.error.code, "has not reported what it guards" in result.text) == ("denied", True)
         os.kill(h.peers.up[0].session.pid, signal.SIGUSR1)
         await until(lambda: h.peers.up[0].intercepts)
         assert not (await h.call("run")).is_error
@@ -462,7 +462,7 @@ async def test_a_required_guard_that_comes_back_and_has_not_subscribed_yet_still
         os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
         await until(lambda: len(h.peers.up) == 1)
         await until(lambda: len(h.peers.up) == 2)
-        assert "the required guard 'guard' has not said what it guards" in (await h.call("run")).text
+        assert "the required guard 'guard' has not reported what it guards" in (await h.call("run")).text
 
 
 async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
@@ -483,7 +483,7 @@ async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, 
             assert not (await h.call("run")).is_error
         (note,) = record(h).notes
     assert note.startswith("the guard 'guard' is down: ")
-    assert note.endswith("it was passed over")
+    assert note.endswith("it was skipped")
 
 
 async def test_while_a_guard_is_started_anew_calls_wait_for_it(zot, host, target):
@@ -760,7 +760,7 @@ async def test_a_required_guard_that_goes_while_another_thinks_is_missed(zot, ho
             plugin_folders.write(os.path.join(guard, "run.py"), "#!/bin/false\n", 0o755)
             await h.look_again()
         assert results[0].error.message == (
-            "the required guard 'z-guard' does not run: it was changed and has to be approved again "
+            "the required guard 'z-guard' is not running: it was changed and has to be approved again "
             "(`anyplug approve z-guard`)"
         )
 
@@ -770,7 +770,7 @@ async def test_a_required_guard_that_goes_while_another_thinks_is_missed(zot, ho
     [
         ("", "it is not installed"),
         ("new", "it is not approved (`anyplug approve guard`)"),
-        ("disabled", "it is switched off (`anyplug enable guard`)"),
+        ("disabled", "it is disabled (`anyplug enable guard`)"),
         ("broken", "it is broken (`anyplug show guard`)"),
     ],
 )
@@ -785,15 +785,15 @@ async def test_a_required_guard_that_does_not_run_says_why_and_what_to_do(
         if state == "disabled":
             h.catalog.approvals.enable(h.snapshot.plugin("guard").plugin, on=False)
         error = (await h.call("hello")).error
-    assert error.message == f"the required guard 'guard' does not run: {why}"
-    assert error.hint.startswith("decided by guard:guard, on which [plugins.guard] in settings.toml lets calls depend")
+    assert error.message == f"the required guard 'guard' is not running: {why}"
+    assert error.hint.startswith("decided by guard:guard, which is required by [plugins.guard] in settings.toml")
 
 
 async def test_who_calls_is_told_that_a_guard_was_passed_over(zot, host, target):
     guard = zot("guard", guarding("{'modified_args': 7}"))
     async with host(guard, target) as h:
         result = await h.call("run")
-        note = "the guard 'guard' gave no usable answer: modified_args is not an object; it was passed over"
+        note = "the guard 'guard' gave no usable answer: modified_args is not an object; it was skipped"
         assert (record(h).notes, result.metadata["warnings"]) == ((note,), [note])
 
 

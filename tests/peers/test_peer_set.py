@@ -86,7 +86,7 @@ async def test_a_crashed_extension_is_started_again_and_its_registrations_are_re
         result = await h.call("act", {"die": True})
         assert (result.error.code, result.metadata["exit_code"]) == ("unavailable", 1)
         assert result.error.message == (
-            "extension 'mortal' ended while 'act' was under way: it exited with 1: as you wish"
+            "extension 'mortal' ended while 'act' was running: it exited with 1: as you wish"
         )
         assert "anyplug logs mortal" in result.error.hint
         second = (await h.call("act")).text  # waits for the one that is on its way
@@ -102,7 +102,7 @@ async def test_a_plugin_that_is_being_restarted_is_not_one_that_could_not_be_loa
         await h.call("act", {"die": True})
         await until(lambda: h.snapshot.plugin("mortal").is_down)
         said = (await h.call("builtin.reload_plugins")).text.splitlines()
-        assert said[1:] == ["Plugins that ended and are started again: mortal"]
+        assert said[1:] == ["Plugins that ended and are being restarted: mortal"]
         plugin_folders.write(os.path.join(folder, "run.py"), "#!/bin/sh\nexit 3\n", 0o755)
         said = (await h.call("builtin.reload_plugins", {"plugin": "mortal"})).text.splitlines()
         assert "Plugins that could not be loaded: mortal" in said  # it has not been up since
@@ -615,7 +615,7 @@ async def test_a_fault_of_ours_with_one_plugin_ends_no_other(zot, host, monkeypa
     async with host(healthy, odd) as h:
         assert not (await h.call("echo")).is_error
         assert place(h, "odd").health == "given_up"
-        assert "anyplug itself failed with it: ZeroDivisionError()" in place(h, "odd").reason
+        assert "anyplug itself failed while running it: ZeroDivisionError()" in place(h, "odd").reason
     assert [type(error) for error in said] == [ZeroDivisionError]
 
 
@@ -670,7 +670,7 @@ async def test_who_waits_for_a_slow_start_hears_of_it(zot, host, monkeypatch):
     slow = zot("slow", "time.sleep(1)\n" + zot_folders.ECHO)
     async with host(zot("quick"), slow, tell=said.append) as h:
         assert {tool.name for tool in h.tools} == {"quick", "slow"}
-    assert said == ["slow is still starting; `anyplug logs slow -f` shows what it says"]
+    assert said == ["slow is still starting; `anyplug logs slow -f` shows its output"]
 
 
 async def test_a_call_in_the_very_turn_in_which_an_extension_has_come_up_finds_its_tool(zot, host, short_of_processes):
@@ -687,7 +687,7 @@ async def test_a_one_shot_call_for_which_the_machine_is_short_fails_for_this_tim
         short_of_processes(1)
         error = (await h.call("hello")).error
         assert error.code == "unavailable"
-        assert error.message.startswith("plugin 'hello' cannot be confined just now, and was not run: the spawner")
+        assert error.message.startswith("plugin 'hello' cannot be confined right now and was not run: the spawner")
         assert not (await h.call("hello")).is_error
 
 

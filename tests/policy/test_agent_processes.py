@@ -99,7 +99,7 @@ def test_what_an_agent_starts_decides_nothing(command):
     [(code, _, err)] = as_agent(command)
     assert code != 0
     assert REFUSED in err
-    assert "run it in a terminal of your own" in err
+    assert "run it in your own terminal" in err
 
 
 @pytest.mark.claim("agents-decide-nothing")
@@ -162,7 +162,7 @@ async def test_a_process_that_left_its_agent_decides_nothing(command, tmp_path):
     with agent(command.replace("{}", inner)):
         await conditions.until(said.exists)
     assert "was not run" in said.read_text()
-    assert "run it in a terminal of your own" in said.read_text()
+    assert "run it in your own terminal" in said.read_text()
 
 
 @pytest.mark.claim("agents-decide-nothing")

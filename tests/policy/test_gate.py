@@ -198,12 +198,12 @@ for frame in heard():
         result = await h.call("hello", attachment=attachment)
         assert (result.text, result.is_error) == ("done", False)
         (warning,) = result.metadata["warnings"]
-        assert "always could not be kept, so it counts only for now: cannot write to" in warning
-        assert "check the disk's space" in warning
+        assert 'the answer "always" could not be stored, so it applies only now: cannot write to' in warning
+        assert "check the disk's free space" in warning
         assert "warnings" not in (await h.call("hello", attachment=attachment)).metadata
         outcome = await h.run_command("/greet", attachment=attachment)
         assert outcome.display == "hi"
-        assert ["always could not be kept" in note.message for note in outcome.notes] == [True]
+        assert ['answer "always" could not be stored' in note.message for note in outcome.notes] == [True]
         assert [record.outcome for record in records(h)] == ["done"] * 3
     assert len(asked) == 2
     assert [name for name in os.listdir(home) if name.startswith("policy-answers")] == ["policy-answers.json"]

@@ -46,7 +46,7 @@ def test_validate_and_inspect_show_everything_that_is_in_force_and_where():
         ("claude", os.path.dirname(os.path.dirname(os.path.dirname(cupcake)))): 1  # the builtin holds for all agents
     }
     shown = command_line.ok("policy", "validate").out
-    assert "5 policies can be used." in shown
+    assert "5 policies are valid." in shown
     for harness, place in places:
         assert f"for {harness}, in {place}\n" in shown
     files = {row["file"] for row in command_line.ok("policy", "inspect", "--json").json}

@@ -273,7 +273,7 @@ def test_only_the_user_can_read_the_file(secrets, plugin, home):
 def test_a_file_that_others_can_read_or_write_is_not_used(secrets, plugin, home, mode):
     secrets.set(plugin, VARIABLE, TOKEN)
     os.chmod(home / "secrets.json", mode)
-    with pytest.raises(SecretsUnusable, match="nobody else may read"):
+    with pytest.raises(SecretsUnusable, match="readable and writable by nobody else"):
         Secrets(Home(str(home))).values(plugin)
 
 
@@ -429,7 +429,7 @@ def test_a_keyring_that_does_not_answer_is_given_up(ring, secrets, plugin, monke
     over = threading.Event()
     ours = keyring.get_keyring()
     monkeypatch.setattr(type(ours), "set_password", lambda *_: over.wait(10))
-    with pytest.raises(SecretsUnusable, match="no answer"):
+    with pytest.raises(SecretsUnusable, match="did not answer"):
         secrets.set(plugin, VARIABLE, TOKEN)
     over.set()
 
@@ -946,7 +946,7 @@ def installed(cyclop):
 def test_a_secret_is_piped_in_listed_granted_used_and_forgotten(installed):
     assert command_line.ok("secret", installed).out == "No secrets are stored for leaky.\n"
     done = command_line.ok("secret", installed, VARIABLE, stdin=f"{TOKEN}\n")
-    assert "hint: `anyplug grant leaky env:SERVICE_TOKEN`" in done.err
+    assert "with `anyplug grant leaky env:SERVICE_TOKEN`" in done.err
     command_line.ok("grant", installed, f"env:{VARIABLE}")
     listed = command_line.ok("secret", installed, "--json").json
     assert listed == [{"name": VARIABLE, "kept_in": "file", "granted": True}]

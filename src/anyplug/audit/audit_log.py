@@ -1,10 +1,10 @@
-"""The audit trail: one record for each call, each with the hash of the one before.
+"""The audit log: one record per call, each with the hash of the record before it.
 
-Before anything runs, the call is noted in this process's journal, and so is its end. What has ended is committed
-to the chain soon after, several calls together. So a call that could not be recorded never runs, and of a host
-that was killed the next one finds what had ended, and what was under way: that is recorded as lost.
+A call is written to this process's journal before it runs, and again when it ends. Ended calls are committed to the
+chain shortly after, several at a time. So a call that cannot be recorded never runs. If a host is killed, the next host
+recovers its journal: it commits the calls that had ended, and records those still running as lost.
 
-How far the chain goes is also kept outside the database, sealed (`audit_head`), so that a cut-off end is noticed.
+The end of the chain is also stored outside the database, sealed (`sealed_head`), so that truncation is detected.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from anyplug.model.errors import StoreError
 from anyplug.model.types import Result
 from anyplug.runtime.processes.program import Receipt
 
-COMMIT_S = 0.03  # how long a record waits for others that are committed with it
-RETRY_S = 5.0  # before the next attempt, if nobody asks earlier
-MOST_WAITING = 500  # records, then they are committed at once: more would hold up the event loop for longer
+COMMIT_S = 0.03  # how long a record waits to be committed together with others
+RETRY_S = 5.0  # seconds before the next attempt, unless a call retries sooner
+MOST_WAITING = 500  # records, then they are committed at once: a larger batch would block the event loop longer
 
 _LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
 _HASH = "SELECT hash FROM audit WHERE number = ?"
@@ -37,17 +37,17 @@ _INSERT = "INSERT INTO audit (call, record, previous, hash) VALUES (?, ?, ?, ?)"
 _encode = msgspec.json.Encoder().encode
 _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
-Later = Callable[[float, Callable[[], None]], object]  # calls something back after so many seconds
+Later = Callable[[float, Callable[[], None]], object]  # runs a callback after this many seconds
 
 
 class Record(msgspec.Struct, kw_only=True, gc=False):
-    """What is kept of a call, filled in as it goes along. Arguments and output are kept only as digests."""
+    """The record of a call, filled in as the call proceeds. Arguments and output are stored only as digests."""
 
     call: str
     at: float
     attachment: str
     tool: str
-    callers: tuple[str, ...] = ()  # of a call that a plugin made: who called whom, the first caller first
+    callers: tuple[str, ...] = ()  # for a call that a plugin made: the chain of callers, the first one first
     plugin: str = ""
     format: str = ""
     digest: str = ""
@@ -55,48 +55,48 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     verdict: str = ""
     by: str = ""
     reason: str = ""
-    notes: tuple[str, ...] = ()  # who rewrote or noted what
-    notes_by: tuple[str, ...] = ()  # whose each of the notes is, in the form of `by`
-    held_by: Receipt | None = None  # what confined what ran; None if nothing did run
+    notes: tuple[str, ...] = ()  # who rewrote or annotated what
+    notes_by: tuple[str, ...] = ()  # who wrote each note, in the form of `by`
+    held_by: Receipt | None = None  # what confined the process; None if nothing ran
     outcome: str = ""
     duration_ms: float = 0.0
     output: str = ""
 
 
 class Numbered(msgspec.Struct, frozen=True):
-    """A record in its place."""
+    """A record with its number."""
 
     number: int
     record: Record
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Where a chain of records is broken, and how."""
+    """A place where the chain is broken, and why."""
 
     number: int
     reason: str
 
 
 class Audit:
-    """The trail in the store. Each record is committed when its call ends, unless it may wait: see `gather`."""
+    """The audit log in the database. Each record is committed when its call ends, or in batches after `gather`."""
 
     def __init__(self, store: Store, second_head: str = "") -> None:
-        """`second_head` is a file outside the home in which the sealed head is kept, too; none if it is empty."""
+        """`second_head` is a file outside the home that holds a copy of the sealed head; empty for no copy."""
         self._store = store
         self.heads = Heads(os.path.dirname(store.path), second_head)
         self._journal = Journal(store.journals)
-        self._begun: dict[str, bytes] = {}  # by call: what is under way
-        self._ended: list[tuple[str, bytes]] = []  # what is not committed yet
-        self._is_sound = False  # the store took what it was given last
+        self._begun: dict[str, bytes] = {}  # by call: the calls that are running
+        self._ended: list[tuple[str, bytes]] = []  # not committed yet
+        self._is_sound = False  # whether the last write to the database succeeded
         self._later: Later | None = None
-        self._is_due = False  # somebody will call back
+        self._is_due = False  # whether a callback is scheduled
 
     def gather(self, later: Later) -> None:
-        """From now on let records wait a moment for others, until `close`."""
+        """From now on let records wait briefly for others, until `close`."""
         self._later, self._is_due = later, False
 
     def begin(self, record: Record) -> None:
-        """Note a call before it runs; raises StoreError, and then it must not run."""
+        """Record a call before it runs. Raises StoreError, in which case it must not run."""
         if not self._is_sound:
             self._see_to_the_store()
         line = _encode(record)
@@ -104,7 +104,7 @@ class Audit:
         self._begun[record.call] = line
 
     def end(self, record: Record) -> None:
-        """Record a call that has ended, also one that never began. Raises StoreError."""
+        """Record a call that has ended, or one that was refused before it began. Raises StoreError."""
         if self._begun.pop(record.call, None) is None and not self._is_sound:
             self._see_to_the_store()
         line = _encode(record)
@@ -112,7 +112,7 @@ class Audit:
             self._journal.append(line)
         except StoreError:
             self._ended.append((record.call, line))
-            self.commit()  # the store may have room where the journal has none
+            self.commit()  # the database may have room when the journal does not
             return
         self._ended.append((record.call, line))
         if self._later is None:
@@ -123,12 +123,15 @@ class Audit:
             self._call_back(COMMIT_S)
 
     def commit(self) -> None:
-        """Put what has ended into the chain; raises StoreError, and then it stays in the journal."""
+        """Commit the ended calls to the chain. If that raises StoreError, they remain in the journal."""
         if self._ended:
             self._commit(self._ended)
 
     def close(self) -> None:
-        """Commit what waits; later records do not wait. Raises StoreError: the journal is left to who comes next."""
+        """Commit all waiting records; later ones no longer wait.
+
+        If that raises StoreError, the next host recovers the journal.
+        """
         self._later = None
         try:
             self.commit()
@@ -140,17 +143,17 @@ class Audit:
         self._forget()
 
     def recover(self) -> None:
-        """Record what hosts that are gone had not committed, and as lost what they had under way."""
+        """Recover the journals of dead hosts: commit their ended calls, and record the running ones as lost."""
         journal.take_over(self._store.journals, self._adopt)
 
     def under_way(self) -> list[Record]:
-        """List the calls that hosts have under way."""
+        """List the calls that are running in any host."""
         return [record for lines in journal.of_the_living(self._store.journals) for record in _sorted_out(lines)[0]]
 
     def records(
         self, *, plugin: str = "", tool: str = "", outcome: str = "", by: str = "", since: float = 0.0, limit: int = -1
     ) -> list[Numbered]:
-        """Read the newest records that fit, oldest of them first. `by` names who decided, `since` when they began."""
+        """Return the newest matching records, oldest first. `by` filters by who decided, `since` by start time."""
         self.commit()
         wanted = []
         decoder = msgspec.json.Decoder(Record)
@@ -173,12 +176,12 @@ class Audit:
         return wanted[::-1]
 
     def verify(self, kept: bytes = b"") -> tuple[int, list[Broken]]:
-        """Count the records and find every place where the chain is broken.
+        """Count the records and find every break in the chain.
 
-        `kept` is a sealed head that a person kept somewhere: the chain must still contain it.
+        `kept` is a sealed head that a person saved elsewhere: the chain must still contain it.
         """
         self.commit()
-        # How many there should be comes first: hosts that are up append meanwhile.
+        # Read the expected number first: running hosts append in the meantime.
         found = self.heads.look() + ([msgspec.structs.replace(self.heads.unseal(kept), path="it")] if kept else [])
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
@@ -190,7 +193,7 @@ class Audit:
         return len(rows), broken + _unsealed(rows, found)
 
     def head(self) -> bytes:
-        """Encode the newest record's number and hash with a seal, to be kept elsewhere. Raises StoreError."""
+        """Return the sealed number and hash of the newest record, for safekeeping elsewhere. Raises StoreError."""
         self.commit()
         rows = self._store.rows(_LAST)
         number, own = rows[0] if rows else (0, FIRST)
@@ -200,7 +203,7 @@ class Audit:
             raise _no_head(error) from error
 
     def reseal(self) -> None:
-        """Accept the chain as it is: seal its end, whatever was sealed before. Raises StoreError."""
+        """Accept the chain as it is and seal its end, whatever was sealed before. Raises StoreError."""
         self.commit()
         rows = self._store.rows(_LAST)
         number, own = rows[0] if rows else (0, FIRST)
@@ -210,7 +213,7 @@ class Audit:
             raise _no_head(error) from error
 
     def _see_to_the_store(self) -> None:
-        """See to it that the store can be written, now that it is in doubt; raises StoreError."""
+        """Check that the database is writable after a failure; raises StoreError if it is not."""
         self._commit(self._ended)
 
     def _commit(self, ended: list[tuple[str, bytes]]) -> None:
@@ -221,7 +224,7 @@ class Audit:
         self._forget()
 
     def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool) -> None:
-        """Append to the chain in one transaction, under whose lock the last hash is read."""
+        """Append to the chain in one transaction, reading the last hash under its lock."""
         with self._store.writing() as transaction:
             last = transaction.execute(_LAST).fetchone()
             previous = last[1] if last else FIRST
@@ -244,7 +247,7 @@ class Audit:
             pass  # as in `_seal`; a head that was never written is reported as missing
 
     def _seal(self) -> None:
-        """Move the sealed head forward. One that cannot be written stays behind: the next commit moves it."""
+        """Advance the sealed head. If it cannot be written it lags behind until the next commit."""
         ((number, own),) = self._store.rows(_LAST)
         try:
             self.heads.advance(Head(number, own, time.time()), self._contains)
@@ -255,7 +258,7 @@ class Audit:
         return head.number == 0 or self._store.rows(_HASH, head.number) == [(head.hash,)]
 
     def _forget(self) -> None:
-        """Take out of the journal what is in the chain."""
+        """Remove from the journal what is in the chain."""
         if self._begun or self._later is not None:
             self._journal.shrink(self._begun.values())
         else:
@@ -271,7 +274,7 @@ class Audit:
         try:
             self.commit()
         except StoreError:
-            self._call_back(RETRY_S)  # until then every call tries, and is refused with the reason
+            self._call_back(RETRY_S)  # until then every call retries, and is refused with the reason
 
     def _adopt(self, lines: list[bytes]) -> None:
         begun, ended = _sorted_out(lines)
@@ -282,29 +285,29 @@ class Audit:
 
 
 def had_a_say(record: Record, name: str) -> bool:
-    """Whether a guard, a policy's rule, a person or the host decided about a call, changed it or was passed over."""
+    """Return whether a guard, policy rule, person or the host decided about a call, changed it or was skipped."""
     return any(name in _names(who) for who in (record.by, *record.notes_by))
 
 
 def _names(who: str) -> set[str]:
-    """Return all names of somebody: of `policy:A,B FILE:3`, two rules and their place, also `policy`, `A` and `B`."""
+    """Return all names of a decider: for `policy:A,B FILE:3` (two rules and their place) also `policy`, `A` and `B`."""
     kind, _, own = who.partition(":")
     rules = own.partition(" ")[0]
     return {who, kind, own, rules, *rules.split(",")}
 
 
 def digest_of(value: Any) -> str:
-    """Hash a JSON value, whatever the order of its keys; raises TypeError or ValueError for what is none."""
+    """Hash a JSON value independently of key order; raises TypeError or ValueError if it is not JSON."""
     encoded = _encode_in_order(value)
     if encoded.count(b"[") + encoded.count(b"{") > json_values.DEEPEST and json_values.is_too_deep(value):
         raise ValueError(json_values.TOO_DEEP)
-    if b"null" in encoded and not _is_finite(value):  # what is not finite would be written as null
+    if b"null" in encoded and not _is_finite(value):  # msgspec writes NaN and Infinity as null
         raise ValueError("NaN and Infinity are not JSON")
     return hashlib.sha256(encoded).hexdigest()
 
 
 def digest_of_output(result: Result) -> str:
-    """Hash what a call gave."""
+    """Hash a call's output."""
     return hashlib.sha256(_encode(result.content)).hexdigest()
 
 
@@ -317,7 +320,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes]]]:
-    """Sort a journal's lines: the calls under way, and those that have ended."""
+    """Split a journal's lines into running calls and ended ones."""
     begun: dict[str, Record] = {}
     ended: dict[str, bytes] = {}
     decoder = msgspec.json.Decoder(Record)
@@ -325,7 +328,7 @@ def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes
         try:
             record = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # torn, so nothing came of it
+            continue  # a torn line: its call never ran
         if record.outcome:
             ended[record.call] = line
         else:
@@ -338,7 +341,7 @@ def _link(previous: str, record: bytes) -> str:
 
 
 def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
-    """Compare the chain with the heads that were sealed."""
+    """Compare the chain with the sealed heads."""
     hashes = {row[0]: row[3] for row in rows}
     end = rows[-1][0] if rows else 0
     broken = []
@@ -346,7 +349,7 @@ def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
         if place.state == "invalid":
             broken.append(Broken(end, f"{place.path} was not sealed by this home, or was changed"))
         elif place.head is not None and hashes.get(place.head.number, place.head.hash) != place.head.hash:
-            broken.append(Broken(place.head.number, f"it is not the record that {place.path} was sealed with"))
+            broken.append(Broken(place.head.number, f"the record is not the one that {place.path} was sealed with"))
         elif rows and place.state == "missing":
             broken.append(Broken(end, f"the sealed head {place.path} is missing, so records may have been cut off"))
     return broken
@@ -369,7 +372,7 @@ def _breaks(rows: list[Any]) -> Iterator[Broken]:
             yield Broken(expected, _missing(expected, number - 1))
         elif previous != before:
             yield Broken(number, "it does not follow from the record before it")
-        content = record if isinstance(record, bytes) else str(record).encode()  # who tampers may write text
+        content = record if isinstance(record, bytes) else str(record).encode()  # a tamperer may have stored text
         if _link(previous, content) != own:
             yield Broken(number, "its content was changed")
         before, expected = own, number + 1

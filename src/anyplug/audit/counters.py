@@ -1,4 +1,4 @@
-"""How many calls there were, how they ended, and how long each tool took: for people who look at a host that is up."""
+"""Count a host's calls, their outcomes and durations, for people who inspect a running host."""
 
 from collections import deque
 from statistics import median
@@ -7,12 +7,12 @@ import msgspec
 
 from anyplug.model.types import Result
 
-REMEMBERED = 200  # durations of each tool, the newest
-MOST_TOOLS = 1_000  # beyond them, those that were never found could fill the memory
+REMEMBERED = 200  # most recent durations kept per tool
+MOST_TOOLS = 1_000  # so that calls to nonexistent tools cannot fill the memory
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long a tool took."""
+    """The durations of one tool."""
 
     tool: str
     calls: int
@@ -29,7 +29,7 @@ class _Counted:
 
 
 class Tally:
-    """The calls of one host, or of several that share it, since it was made."""
+    """The calls of one host, or of several that share it, since it was created."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -50,7 +50,7 @@ class Tally:
         counted.durations.append(result.duration_ms)
 
     def paces(self) -> list[Pace]:
-        """Return every tool that was called, the slowest first."""
+        """Return every tool that was called, slowest first."""
         found = [
             Pace(name, one.calls, one.errors, round(median(one.durations), 1), round(max(one.durations), 1))
             for name, one in self._tools.items()

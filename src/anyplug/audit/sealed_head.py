@@ -1,11 +1,11 @@
 """The sealed head of the audit chain: the number and hash of its newest record, kept outside the database.
 
 A chain of hashes cannot show that its end was cut off, or that all of it is gone: what is left is intact. So each
-commit also writes the head to a small file in the home folder and to a second place outside of it:
+commit also writes the head to a small file in the home folder and to a second place outside it:
 
     {"number": 7, "hash": "31f8…", "at": 1780000000.0, "seal": "9c1e…"}
 
-The seal is an HMAC with a key of the home, so that whoever can write to the second place alone cannot forge a head.
+The seal is an HMAC with a key of the home, so that someone who can write only to the second place cannot forge a head.
 A head only moves forward along one chain: one that the chain does not contain is left as it is, as evidence.
 """
 
@@ -19,9 +19,9 @@ from typing import Literal
 
 import msgspec
 
-FIRST = "0" * 64  # what stands for the hash before the first record
+FIRST = "0" * 64  # stands for the hash before the first record
 KEY_BYTES = 32
-LARGEST = 4096  # bytes of a head file that are read
+LARGEST = 4096  # bytes read of a head file
 LINE_BYTES = 256  # of a head file; numbers and times of any size fit
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -29,7 +29,7 @@ FILE, KEY = "audit-head", "audit-key"
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a chain ended at some moment."""
+    """The number and hash of the last record at some moment."""
 
     number: int
     hash: str
@@ -46,15 +46,15 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What lies at one place."""
+    """What was found in one place."""
 
     path: str
     state: Literal["missing", "sealed", "invalid"]
-    head: Head | None = None  # also of an invalid one that can be read
+    head: Head | None = None  # set even if the seal is invalid, as long as it can be read
 
 
 class Heads:
-    """The places of one home's head: the first is its own, the second lies elsewhere, if there is one."""
+    """The places of a home's sealed head: its own file, and optionally a second one elsewhere."""
 
     def __init__(self, home: str, second: str = "") -> None:
         self._key_path = os.path.join(home, KEY)
@@ -66,26 +66,26 @@ class Heads:
         return [_read(path, key) for path in self.paths]
 
     def seal(self, head: Head) -> bytes:
-        """Encode a head with its seal; raises OSError if the key cannot be read or made."""
+        """Encode a head with its seal; raises OSError if the key cannot be read or created."""
         key = self._read_key() or self._make_key()
         return msgspec.json.encode(Sealed(head.number, head.hash, head.at, _mac(key, head))) + b"\n"
 
     def unseal(self, text: bytes) -> Found:
-        """Read a head that a person kept somewhere."""
+        """Read a head that a person saved elsewhere."""
         return _judge("", text, self._read_key())
 
     def begin(self) -> None:
-        """Seal an empty chain, before its first record is committed: from then on a missing head means something.
+        """Seal an empty chain before its first record is committed: from then on, a missing head is evidence.
 
         Raises OSError.
         """
         self._move(Head(0, FIRST, time.time()), lambda places: all(found.state == "missing" for found in places))
 
     def advance(self, head: Head, contains: Callable[[Head], bool]) -> None:
-        """Move every place forward to a head. Raises OSError.
+        """Advance every place to a head. Raises OSError.
 
-        `contains` tells whether the chain contains a head. Where it does not contain one that was sealed, all stay as
-        they are: `audit --verify` reports it, and a person decides. The same goes for heads that are missing.
+        `contains` tells whether the chain contains a head. If a sealed head is not in the chain, or is missing, nothing
+        is written: `audit --verify` reports it and a person decides.
         """
         self._move(
             head,
@@ -99,7 +99,7 @@ class Heads:
         )
 
     def replace(self, head: Head) -> None:
-        """Write a head whatever was there: a person has accepted the chain as it is. Raises OSError."""
+        """Overwrite the head: a person has accepted the chain as it is. Raises OSError."""
         self._move(head, lambda _: True)
 
     def _move(self, head: Head, may_move: Callable[[list[Found]], bool]) -> None:
@@ -132,7 +132,7 @@ class Heads:
             os.close(fd)
 
     def _make_key(self) -> bytes:
-        """Make a key; what another process made at the same moment counts."""
+        """Create the key; if another process did so at the same moment, use that one."""
         new = f"{self._key_path}.{os.urandom(4).hex()}"
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -179,5 +179,5 @@ def _mac(key: bytes, head: Head) -> str:
 
 
 def _overwrite(fd: int, text: bytes) -> None:
-    """Replace a file's line by one write of always the same length, so that no reader and no kill sees half of it."""
+    """Replace a file's line with one write of constant length, so that no reader and no kill sees half of it."""
     os.pwrite(fd, text.rstrip(b"\n").ljust(LINE_BYTES - 1) + b"\n", 0)

@@ -20,21 +20,21 @@ from anyplug.runtime import thread_lanes
 from anyplug.runtime.inotify import Stir
 from anyplug.secrets.redaction import Secrecies
 
-LASTS_S = 0.05  # how long a look holds if nothing stirs
-LASTS_TIMES = 100  # or so many times as long as it took: a plugin of many files takes longer to look at
-LASTS_AT_MOST_S = 2.0  # however long it took: the machine may have had other things to do
-MOST_WATCHED = 5_000  # folders of a plugin; the kernel keeps about a kilobyte for each
+LASTS_S = 0.05  # how long a check is valid if nothing changes
+LASTS_TIMES = 100  # or this many times as long as it took: plugins with many files take longer to check
+LASTS_AT_MOST_S = 2.0  # however long it took: the machine may have been busy
+MOST_WATCHED = 5_000  # folders of a plugin; the kernel needs about a kilobyte for each
 
 
 class _Look(NamedTuple):
     plugin: Plugin
-    decided: int  # decisions that had been made here
+    decided: int  # number of decisions made by this process
     standing: Standing
     until: float
 
 
 class Admission:
-    """Looks at a plugin before anything of it runs. `close` when done."""
+    """Checks a plugin before anything of it runs. `close` when done."""
 
     def __init__(self, catalog: Catalog, secrecies: Secrecies, catch_up: Callable[[Plugin], Awaitable[None]]) -> None:
         """`catch_up` loads what people have decided since, for a call of a plugin."""
@@ -43,11 +43,11 @@ class Admission:
         self._catch_up = catch_up
         self._stir = Stir()
         self._lasting: dict[str, _Look] = {}
-        self._watched: dict[str, tuple[Reading, bool]] = {}  # what was to be watched, and whether it is
-        self._stirred = 0  # how often something did
+        self._watched: dict[str, tuple[Reading, bool]] = {}  # what should be watched, and whether it is
+        self._stirred = 0  # number of changes seen
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stir.close()
 
     async def admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
@@ -98,13 +98,13 @@ class Admission:
         if not plugin.explicit:
             approvals.refresh()
         decided, before = approvals.decided, self._catalog.last_reading(plugin)
-        # First: whatever changes from now on is seen.
+        # Start watching first, so that every later change is seen.
         is_watched = plugin.stays_up and before is not None and await self._is_watched(plugin, before)
         self._notice()
         began, stirred = time.monotonic(), self._stirred
         standing = await self._look(plugin)
         self._notice()
-        is_known = plugin.explicit or approvals.is_settled  # else somebody is deciding, which no file will tell
+        is_known = plugin.explicit or approvals.is_settled  # otherwise a process is deciding, which no file will show
         is_same = self._catalog.last_reading(plugin) is before and self._stirred == stirred
         if is_watched and is_known and is_same and standing.state == "approved":
             lasts_s = min(max(LASTS_S, LASTS_TIMES * (time.monotonic() - began)), LASTS_AT_MOST_S)
@@ -112,20 +112,20 @@ class Admission:
         return standing
 
     async def _look(self, plugin: Plugin) -> Standing:
-        """Look at a plugin's files; at many or large ones in a thread, for which only calls of this plugin wait."""
+        """Check a plugin's files; many or large ones in a thread, for which only calls of this plugin wait."""
         at_once = self._catalog.standing_at_once(plugin)
         if at_once is not None:
             return at_once
         return await thread_lanes.run(plugin.path, self._catalog.standing_as_decided, plugin)
 
     def _notice(self) -> None:
-        """Let go of all looks if anything stirred."""
+        """Drop all checks if anything changed."""
         if self._stir.happened():
             self._stirred += 1
             self._lasting.clear()
 
     async def _is_watched(self, plugin: Plugin, reading: Reading) -> bool:
-        """Watch all that the next look will be at, which the last one says; False if that is not possible."""
+        """Watch everything that the next check will read, as the last one did; return False if that is impossible."""
         if len(reading.folders) > MOST_WATCHED:
             return False
         known = self._watched.get(plugin.path)

@@ -1,8 +1,8 @@
-"""Chains: tools called one after the other, each with what those before it gave, as in Workbench.
+"""Chains: tools called one after another, each with the results of those before it, as in Workbench.
 
-A step is {"tool": NAME, "input": {...}, "outputKey": NAME}. `{{path}}` in a text of an input stands for a value of
-the context, which has what each step gave, {content, metadata?, error?}, under its outputKey, under `step<i>`
-counted from 0, and the newest under `lastResult`. Knows no host: whoever runs a chain says how a tool is called.
+A step is {"tool": NAME, "input": {...}, "outputKey": NAME}. `{{path}}` in a string of an input stands for a value of
+the context, which has the result of each step, {content, metadata?, error?}, under its outputKey, under `step<i>`
+counted from 0, and the newest under `lastResult`. Knows no host: the caller passes a function that calls a tool.
 """
 
 import re
@@ -19,15 +19,15 @@ from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.types import Failure, Result, Text
 
 MAX_STEPS = 1_000  # more is a program's work, not a list's
-MAX_FILLED = 16 << 20  # bytes that placeholders bring into one input: {{lastResult}} twice in each step doubles it
-NAMED = 10  # of the faults of a chain, and of the placeholders that nothing fills
+MAX_FILLED = 16 << 20  # bytes that placeholders may add to one input: {{lastResult}} twice in each step doubles it
+NAMED = 10  # faults of a chain, or unknown placeholders, that are listed
 LONGEST_NAME = 100  # characters of each of these
 
 OPEN, CLOSE = "{{", "}}"
-PART = "use only a part of what an earlier step gave, such as {{step0.content}}"
+PART = "use only a part of an earlier result, such as {{step0.content}}"
 FIELDS = ("tool", "input", "outputKey")
-VIEW = ("content", "metadata", "error")  # what a tool's own keys never hide
-IN_A_LIST = ["content", "0", "text"]  # where the text of content is if it is a list of blocks
+VIEW = ("content", "metadata", "error")  # keys that a tool's own never hide
+IN_A_LIST = ["content", "0", "text"]  # where the text is if content is a list of blocks
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-6, 1e21  # numbers that JavaScript writes without an exponent
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -44,14 +44,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """Steps, and what is odd about them."""
+    """Steps, and warnings about them."""
 
     steps: tuple[Step, ...]
     warnings: tuple[str, ...] = ()
 
 
 class ChainOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a chain ended. `steps` are the results up to the end; a failed one is the last."""
+    """How a chain ended. `steps` are the results so far; a failed one is the last."""
 
     success: bool
     failed_at: int | None = None  # counted from 1
@@ -61,23 +61,23 @@ class ChainOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Caller = Callable[[str, dict[str, Any]], Awaitable[Result]]
-OnStep = Callable[[int, Result], None]  # a step's number, from 1, and what it gave
+OnStep = Callable[[int, Result], None]  # a step's number, from 1, and its result
 
 
 class BadChain(AnyplugError):
-    """What was given is no chain."""
+    """The input is not a chain."""
 
     code = "usage"
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__(
-            f"this is no chain: {_some(faults)}",
+            f"this is not a chain: {_some(faults)}",
             'a chain is a list of steps like {"tool": "NAME", "input": {...}, "outputKey": "NAME"}',
         )
 
 
 class InputUnusable(CallError):
-    """An input cannot be made of its placeholders."""
+    """An input cannot be built from its placeholders."""
 
     code = "invalid_arguments"
 
@@ -92,7 +92,7 @@ def read_chain(given: Any) -> Chain:
     if not listed:
         raise BadChain(["it has no steps"])
     if len(listed) > MAX_STEPS:
-        raise BadChain([f"step {MAX_STEPS + 1} is one too many: there are {len(listed):,}, at most {MAX_STEPS:,} run"])
+        raise BadChain([f"there are {len(listed):,} steps, but at most {MAX_STEPS:,} can run"])
     faults: list[str] = []
     warnings: list[str] = []
     steps = [_step(number, item, faults, warnings) for number, item in enumerate(listed, 1)]
@@ -124,7 +124,7 @@ async def run_chain(
 
 
 def view(result: Result) -> dict[str, Any]:
-    """Return a result as placeholders see it; the keys of structured output stand beside `content`."""
+    """Return a result as placeholders see it; the keys of structured output are next to `content`."""
     content: Any = [msgspec.to_builtins(block) for block in result.content]
     format = registry.BY_NAME.get(result.format)
     is_blocks = format is not None and format.CONTENT_IS_BLOCKS
@@ -136,36 +136,36 @@ def view(result: Result) -> dict[str, Any]:
     if isinstance(result.structured, dict):
         seen.update((key, value) for key, value in result.structured.items() if key not in VIEW)
     elif result.structured is not None and not result.metadata:
-        seen["metadata"] = result.structured  # of any shape, as Workbench has it
+        seen["metadata"] = result.structured  # of any type, as in Workbench
     return seen
 
 
 class Filling:
-    """Puts values in the place of one input's placeholders."""
+    """Fills the placeholders of one input."""
 
     def __init__(self, context: Mapping[str, Any], number: int = 1) -> None:
-        """Begin with an input, which is that of the step with this number."""
+        """Start with the input of the step with this number."""
         self._context = context
         self._number = number
         self._filled = 0  # bytes
-        self.unknown: dict[str, None] = {}  # the paths that lead nowhere, in order
+        self.unknown: dict[str, None] = {}  # unknown paths, in order
 
     @property
     def warnings(self) -> list[str]:
-        """Which placeholders went to the tool as they are."""
+        """Warnings about placeholders that were passed on unfilled."""
         named = _some([f"{OPEN}{path}{CLOSE}" for path in self.unknown])
-        return [f"no step gave anything for {named}"] if named else []
+        return [f"no step returned anything for {named}"] if named else []
 
     def input_of(self, step: Step) -> dict[str, Any]:
         """Fill a step's input. Raises InputUnusable."""
         try:
             return {key: self.fill(value) for key, value in step.input.items()}
         except (RecursionError, UnicodeEncodeError) as error:
-            why = "is nested too deeply" if isinstance(error, RecursionError) else "has characters that are no Unicode"
+            why = "is nested too deeply" if isinstance(error, RecursionError) else "has characters that are not Unicode"
             raise InputUnusable(f"the input of step {self._number} {why}", PART) from error
 
     def fill(self, value: Any) -> Any:
-        """Fill every text in a value, except for the keys of objects."""
+        """Fill every string in a value, except for the keys of objects."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
@@ -178,7 +178,7 @@ class Filling:
         r"""Replace what the original finds with /\{\{([^}]+)\}\}/g, which takes quadratic time for "{{{{{{"."""
         pieces, done, at = [], 0, 0
         while (close := text.find("}", at)) >= 0:
-            begin = text.find(OPEN, at, max(close - 1, 0))  # with a character at least between the braces
+            begin = text.find(OPEN, at, max(close - 1, 0))  # with at least one character between the braces
             at = close + 1
             if begin >= 0 and text.startswith(CLOSE, close):
                 at = close + len(CLOSE)
@@ -194,15 +194,15 @@ class Filling:
         text = found if isinstance(found, str) else stringify(found)
         self._filled += len(text.encode(errors="surrogatepass"))
         if self._filled > MAX_FILLED:
-            too_much = f"the placeholders of step {self._number} bring in more than {MAX_FILLED >> 20} MiB"
+            too_much = f"the placeholders of step {self._number} add more than {MAX_FILLED >> 20} MiB"
             raise InputUnusable(too_much, PART)
         return text
 
 
 def look_up(context: Mapping[str, Any], path: str) -> Any:
-    """Follow a dotted path, through lists by index; gives a mark of its own if it leads nowhere.
+    """Follow a dotted path, through lists by index; return a special value if it leads nowhere.
 
-    Content that is a text answers to `content.0.text` as well, so that a chain need not know which it is.
+    Text content is also found under `content.0.text`, so that a chain need not know which form it has.
     """
     first, *rest = path.split(".")
     value = context.get(first, _MISSING)
@@ -219,7 +219,7 @@ def look_up(context: Mapping[str, Any], path: str) -> Any:
 
 
 def stringify(value: Any) -> str:
-    """Write a value as JSON.stringify does; whole numbers of any size stay exact."""
+    """Encode a value like JSON.stringify; integers of any size stay exact."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -250,7 +250,7 @@ def _number(value: float) -> str:
 
 
 def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Step:
-    """Read one step; what is wrong with it goes to the faults."""
+    """Parse one step; its faults are added to `faults`."""
     if isinstance(item, Step):
         item = {"tool": item.tool, "input": item.input, "outputKey": item.output_key}
     if not isinstance(item, Mapping):
@@ -258,13 +258,13 @@ def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Ste
         return Step("")
     tool, given, key = item.get("tool"), item.get("input"), item.get("outputKey")
     if not isinstance(tool, str) or not tool:
-        faults.append(f"step {number} names no tool")
+        faults.append(f"step {number} has no tool")
     if given is not None and not isinstance(given, Mapping):
         faults.append(f"the input of step {number} must be an object, not {_kind(given)}")
     if key is not None and not isinstance(key, str):
-        faults.append(f"the outputKey of step {number} must be a text, not {_kind(key)}")
+        faults.append(f"the outputKey of step {number} must be a string, not {_kind(key)}")
     if unknown := [str(name) for name in item if name not in FIELDS]:
-        warnings.append(f"step {number}: ignored what a step does not have: {_some(unknown)}")
+        warnings.append(f"step {number}: unknown keys are ignored: {_some(unknown)}")
     return Step(str(tool), dict(given) if isinstance(given, Mapping) else {}, key or "")
 
 
@@ -275,7 +275,7 @@ def _refused(step: Step, error: CallError) -> Result:
 
 
 def _error(step: Step, result: Result) -> str:
-    """Say what stopped the chain, in the original's words."""
+    """Return what stopped the chain, in the original's words."""
     if result.error is not None and result.error.code == "not_found":
         return f"Tool not found: {step.tool}"
     return f'Tool "{step.tool}" failed: {_message(result)}'

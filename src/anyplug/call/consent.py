@@ -1,9 +1,9 @@
-"""Gates: what may refuse a call between its check and its run. The first of them is the person.
+"""Consent: whether the person agrees to a call between its check and its run.
 
-After approval, tier 1 never asks. Tier 2 asks once for each attachment, unless the approval says always.
+After approval, tier 1 never asks. Tier 2 asks once per attachment, unless it was approved with --always.
 
-A call that a plugin makes is a call of its own: what the person said about the call around it, `--yes` included, does
-not answer for it, and neither does an approval with always, unless the caller's grants name the tool.
+A call that a plugin makes is separate: the person's answer for the call around it, `--yes` included, does not apply to
+it, and neither does --always, unless the caller's grants name the tool.
 """
 
 import copy
@@ -19,7 +19,7 @@ from anyplug.model import permissions
 from anyplug.model.errors import CallError, Denied, StoreError
 from anyplug.model.types import Call, Plugin, Verdict
 
-if TYPE_CHECKING:  # brings an event loop along, and clients of a host need none
+if TYPE_CHECKING:  # imports an event loop, which clients of a host do not need
     import anyio
 
     from anyplug.launch.surroundings import Users
@@ -30,19 +30,19 @@ YES = LASTING | {"once"}
 
 HARMLESS_TIER = 1
 
-NAMED = Verdict(allowed=True, by="named", reason="the person named this folder")
+NAMED = Verdict(allowed=True, by="named", reason="the user named this folder")
 APPROVED = Verdict(allowed=True, by="approval")
 ALWAYS = Verdict(allowed=True, by="approval", reason="always")
 SAID_YES = Verdict(allowed=True, by="person", reason="--yes")
 SAID_BEFORE = Verdict(allowed=True, by="person", reason="for this attachment")
 
-LONGEST_GIVEN = 600  # characters of arguments that a person is shown
-SHORTEST_GIVEN = 40  # characters of each of them at least, and of its name at most
+LONGEST_GIVEN = 600  # characters of arguments shown to a person
+SHORTEST_GIVEN = 40  # minimum characters of each of them, and maximum of its name
 MOST_GIVEN = 15  # arguments
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is asked before a plugin of tier 2 runs, or because a policy wants it."""
+    """What a person is asked before a tier 2 plugin runs, or because a policy requires it."""
 
     id: str
     plugin: str
@@ -50,31 +50,31 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     permissions: tuple[str, ...]
     warning: str
-    asker: str = ""  # the policy that wants it, if it is one
+    asker: str = ""  # the policy that requires it, if any
     digest: str = ""  # of the plugin that would run
-    chain: tuple[str, ...] = ()  # the tools that led here: while they run, nothing can be asked by ending them
-    callers: tuple[str, ...] = ()  # who called whom, the first caller first, if a plugin makes this call
-    lent: tuple[str, ...] = ()  # of `permissions`, what the plugin that makes this call was not granted itself
+    chain: tuple[str, ...] = ()  # the tools that led here: while they run, a question cannot end the call
+    callers: tuple[str, ...] = ()  # the chain of callers, the first one first, if a plugin makes this call
+    lent: tuple[str, ...] = ()  # the part of `permissions` that the calling plugin was not granted itself
 
     @property
     def caller(self) -> str:
-        """The plugin that makes this call, if one does."""
+        """The plugin that makes this call, if any."""
         return self.callers[-1].partition("/")[0] if self.callers else ""
 
     @property
     def cure(self) -> str:
-        """How to allow a plugin of tier 2, or a plugin's call of it, without a question."""
+        """How to allow a tier 2 plugin, or a plugin's call of it, without a question."""
         return cure(self.plugin, self.tool, self.caller)
 
     @property
     def given(self) -> str:
-        """What the tool would be given, as far as a person is shown it."""
+        """The tool's arguments, as far as they are shown to a person."""
         text = msgspec.json.encode(self.arguments).decode()
         return text if len(text) <= LONGEST_GIVEN else _shortened(self.arguments)
 
 
 def _shortened(arguments: dict[str, Any]) -> str:
-    """Write arguments so that none hides another: each cut by itself, with how much of it is not shown."""
+    """Format arguments so that none hides another: each is truncated by itself, with the number of hidden letters."""
     room = max(SHORTEST_GIVEN, LONGEST_GIVEN // len(arguments))
     shown = []
     for name, value in list(arguments.items())[:MOST_GIVEN]:
@@ -106,11 +106,12 @@ class Attachment:
         view: View | None = None,
         shows_panels: bool = True,
     ) -> None:
-        """`yes` answers tier 2's question; without it and without `ask`, the answer is no.
+        """`yes` answers the tier 2 question; without it and without `ask`, the answer is no.
 
-        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs. `users` has
-        the caller's own environment, if it is another than the host's. What a `view` does not show is not there.
-        Without `shows_panels` nobody sees what plugins draw: a tool that waits for a person has a time limit then.
+        `chain` names the tools that led here, for a plugin that calls tools while one of its own runs. `users` has the
+        caller's own environment, if it differs from the host's. What a `view` does not show does not exist for the
+        caller. Without `shows_panels` nobody sees what plugins draw: then a tool that waits for a person has a time
+        limit.
         """
         self.id = _new_id(kind)
         self.shows_panels = shows_panels
@@ -120,36 +121,36 @@ class Attachment:
         self.users = users
         self.view = view
         self.allowed: set[str] = set()  # for this attachment: paths of plugins, and questions of policies
-        self.plugin: Plugin | None = None  # that calls, if it is one
-        self.callers: tuple[str, ...] = ()  # who called whom up to that plugin, the first caller first
-        self._turns: dict[str, anyio.Lock] = {}  # by what somebody is being asked about
+        self.plugin: Plugin | None = None  # the calling plugin, if any
+        self.callers: tuple[str, ...] = ()  # the chain of callers up to that plugin, the first one first
+        self._turns: dict[str, anyio.Lock] = {}  # by subject of the question
 
     def asking(self, ask: Ask) -> "Attachment":
-        """Return the same caller, who is asked another way: some can only be asked about one request at a time."""
+        """Return the same caller with another way to ask: some can only be asked about one request at a time."""
         same = copy.copy(self)
         same.ask = ask
         return same
 
     def for_plugin(self, plugin: Plugin, chain: tuple[str, ...], callers: tuple[str, ...]) -> "Attachment":
-        """Return a caller that is a plugin: the same person is asked, about each plugin that it calls."""
-        caller = copy.copy(self)  # so that an answer for this attachment counts for all calls of the plugin
+        """Return a plugin as a caller: the same person is asked, about each plugin that it calls."""
+        caller = copy.copy(self)  # shares its answers, which count for all calls of the plugin
         caller.id = _new_id(f"extension-{plugin.name}")
         caller.chain, caller.callers, caller.plugin, caller.view = chain, callers, plugin, None
         caller.yes = False
         return caller
 
     def about(self, plugin: Plugin) -> str:
-        """Return what an answer that counts for this attachment is about: a plugin, or one plugin's use of another."""
+        """Return the subject of an answer that counts for this attachment: a plugin, or one plugin's use of another."""
         caller = self.plugin
         return plugin.path if caller is None or caller.path == plugin.path else f"{caller.path}\0{plugin.path}"
 
     async def put(self, question: Question, about: str) -> Answer:
-        """Put a question to the person; `about` is what the answer counts for, if it counts for this attachment.
+        """Ask the person; `about` is what the answer counts for, if it counts for this attachment.
 
-        Of several about the same thing the others wait: the answer to the first may settle them. Whatever is no clear
-        yes is a no. Raises Denied or NeedsAnswer.
+        Further questions about the same subject wait: the first answer may settle them. Anything but a clear yes is a
+        no. Raises Denied or NeedsAnswer.
         """
-        import anyio  # as above; whoever asks has one
+        import anyio  # for the same reason; callers that ask have already imported it
 
         assert self.ask is not None
         turn = self._turns.setdefault(about, anyio.Lock())
@@ -175,7 +176,7 @@ def _new_id(kind: str) -> str:
 
 
 async def consent(call: Call, standing: Standing, attachment: Attachment, approvals: Approvals) -> Verdict:
-    """Ask the person about a tool or a command that they have to be asked about; raises NeedsAnswer if `ask` does."""
+    """Ask the person about a tool or command if needed; raises NeedsAnswer if `ask` does."""
     plugin, name = call.plugin, call.tool.name
     question = Question(
         id=call.id,
@@ -197,33 +198,33 @@ async def consent(call: Call, standing: Standing, attachment: Attachment, approv
         return refusal(error)
     if answer == "no":
         return Verdict(allowed=False, by="person", reason=f"the person refused to run '{name}'")
-    if answer == "always" and attachment.plugin is not None:  # that takes a grant which names the tool
+    if answer == "always" and attachment.plugin is not None:  # that requires a grant that names the tool
         return Verdict(allowed=True, by="person", reason="attachment")
     warning = kept(lambda: approvals.always(plugin)) if answer == "always" else ""
     return Verdict(allowed=True, by="person", reason=answer, warning=warning)
 
 
 def kept(keep: Callable[[], None]) -> str:
-    """Keep an answer that is to count for always; give what the person should know if that is not possible.
+    """Store a permanent answer; return a warning for the person if that fails.
 
-    They said yes all the same: the call runs, and they are asked again some other time.
+    The call runs anyway, and the question is asked again another time.
     """
     try:
         keep()
     except StoreError as error:
-        return f"always could not be kept, so it counts only for now: {error.message} ({error.hint})"
+        return f'the answer "always" could not be stored, so it applies only now: {error.message} ({error.hint})'
     return ""
 
 
 def refusal(error: Denied) -> Verdict:
-    """Return what an `ask` raised that could ask nobody, or had no answer, as the verdict that it is."""
+    """Return the verdict for an `ask` that could not ask, or got no answer."""
     return Verdict(allowed=False, by=error.by, reason=error.message, hint=error.hint)
 
 
 def without_asking(
     call: Call, standing: Standing, attachment: Attachment, granted: tuple[str, ...] = ()
 ) -> Verdict | None:
-    """Return the person's verdict if it is known without a question. `granted` is what a calling plugin has."""
+    """Return the person's verdict if no question is needed. `granted` is what a calling plugin has."""
     plugin = call.plugin
     if attachment.plugin is not None and attachment.plugin.path != plugin.path:
         return _without_asking_for(attachment.plugin, granted, call, standing, attachment)
@@ -256,7 +257,7 @@ def _without_asking_for(
 
 
 def ungranted(call: Call, attachment: Attachment, approvals: Approvals) -> Verdict | None:
-    """Refuse a call that a plugin makes of another and was not granted; None if it may."""
+    """Refuse a plugin's call of another plugin that it was not granted; None if it may."""
     caller = attachment.plugin
     if caller is None or caller.path == call.plugin.path:
         return None
@@ -264,7 +265,7 @@ def ungranted(call: Call, attachment: Attachment, approvals: Approvals) -> Verdi
         return None
     needed, reason = f"{permissions.CALL}:{call.tool.name}", "it was not granted"
     if needed in approvals.granted(caller):
-        reason = f"another plugin had that tool when it was granted {needed}, so it needs"
+        reason = f"another plugin had that tool when {needed} was granted, so it needs a new grant of"
         needed = f"{permissions.CALL}:{call.tool.names[-1]}"
     return Verdict(
         allowed=False,
@@ -276,7 +277,7 @@ def ungranted(call: Call, attachment: Attachment, approvals: Approvals) -> Verdi
 
 
 def cure(plugin: str, tool: str, caller: str = "") -> str:
-    """Say how to answer once and for all for a plugin of tier 2, or for one plugin's calls of another's tool."""
+    """Return how to permanently allow a tier 2 plugin, or one plugin's calls of another's tool."""
     always = f"`anyplug approve {plugin} --always`"
     return f"{always} and `anyplug grant {caller} {permissions.CALL}:{tool}`" if caller else always
 
@@ -287,13 +288,15 @@ def _nobody(question: Question) -> Verdict:
         return Verdict(
             allowed=False,
             by="host",
-            reason=f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', and there is nobody to "
-            "ask; --yes answers only for the call that you made yourself",
-            hint=f"allow it once and for all with {question.cure}",
+            reason=(
+                f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', but this is not a "
+                "terminal; --yes applies only to the call that you made yourself"
+            ),
+            hint=f"allow it permanently with {question.cure}",
         )
     return Verdict(
         allowed=False,
         by="host",
-        reason=f"plugin '{plugin}' is of tier 2, and there is nobody to ask",
-        hint=f"answer ahead with --yes, or once and for all with {question.cure}",
+        reason=f"plugin '{plugin}' needs confirmation (tier 2), but this is not a terminal",
+        hint=f"pass --yes, or allow it permanently with {question.cure}",
     )

@@ -1,4 +1,4 @@
-"""All who may refuse or rewrite between the check of a call and its run, in their order: guards, policies, the person.
+"""The gates between the check of a call and its run, in their order: guards, policies, the person.
 
 Guards come first, so that the person sees what will really run.
 """
@@ -18,23 +18,23 @@ from anyplug.policy.gate import PolicyGate
 
 
 class Gates:
-    """The gates of one host. All raise Denied, or NeedsAnswer where the person can only be asked by ending the call."""
+    """The gates of one host. All raise Denied, or NeedsAnswer if the person can only be asked by ending the call."""
 
     def __init__(self, guards: Guards, policies: PolicyGate, approvals: Approvals, cwd: str) -> None:
-        """`cwd` is the project in which policies are looked for."""
+        """`cwd` is the project whose policies apply."""
         self._guards = guards
         self._policies = policies
         self._approvals = approvals
         self._cwd = cwd
 
     def follow(self, settings: Settings) -> None:
-        """Go by other settings from now on; guards hear of them where they belong."""
+        """Use new settings from now on; guards follow them separately."""
         self._policies.follow(settings.policy)
 
     async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask all of them about a call; give it as it is to run.
+        """Pass a call through all gates; return it as it should run.
 
-        A plugin that may not make it at all is refused before anybody hears of it.
+        A plugin that may not make it at all is refused before any gate is asked.
         """
         if refused := ungranted(call, trail.attachment, self._approvals):
             _keep(refused, trail)
@@ -52,7 +52,7 @@ class Gates:
         return await self._policies_and_person(call, standing, trail)
 
     async def before_command(self, call: Call, standing: Standing, trail: Trail) -> Call:
-        """Ask about a slash command, which guards do not hear of; give it as it is to run."""
+        """Pass a slash command through the gates except for guards; return it as it should run."""
         return await self._policies_and_person(call, standing, trail)
 
     async def _policies_and_person(self, call: Call, standing: Standing, trail: Trail) -> Call:
@@ -73,28 +73,28 @@ class Gates:
         return call
 
     def _granted(self, call: Call, trail: Trail) -> tuple[str, ...]:
-        """Return what the plugin that calls, if one does, was granted that counts for this call."""
+        """Return the grants of the calling plugin, if any, that apply to this call."""
         caller = trail.attachment.plugin
         return () if caller is None else self._approvals.granted_over(caller, call.plugin)
 
     async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
-        """Ask policies about what it gave."""
+        """Ask policies about a result."""
         if not self._policies.is_on(self._cwd):
             return result
         return await policy_check.after(self._policies, call, standing, trail, self._cwd, result)
 
 
 def _refusal(ruling: Ruling) -> Verdict:
-    """Return a guard's no as a verdict; where the guard did not say it itself, with what to do."""
+    """Convert a guard's refusal to a verdict; if the guard did not decide itself, with a hint."""
     name, by = ruling.blocked_by, f"guard:{ruling.blocked_by}"
     hint = ruling.cure or f"decided by {by}"
     if ruling.is_unheard and not ruling.cure:
-        hint += f", on which [plugins.{name}] in settings.toml lets calls depend: `anyplug show {name}` says how it is"
+        hint += f", which is required by [plugins.{name}] in settings.toml: `anyplug show {name}` shows its state"
     return Verdict(allowed=False, by=by, reason=ruling.reason, hint=hint)
 
 
 def _keep(verdict: Verdict, trail: Trail) -> None:
-    """Keep a verdict for the record; raises Denied if it is a no."""
+    """Record a verdict; raises Denied if it is a refusal."""
     record = trail.record
     record.verdict = "allowed" if verdict.allowed else "denied"
     record.by, record.reason = verdict.by, verdict.reason

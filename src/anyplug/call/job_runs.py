@@ -1,4 +1,4 @@
-"""Runs calls as jobs: each has an entry in the list of jobs from its start on, and can be cancelled from anywhere."""
+"""Run calls as jobs: each is listed from its start on, and can be cancelled from anywhere."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ class JobRuns:
     """The jobs of one host."""
 
     def __init__(self, jobs: Jobs, tasks: anyio.abc.TaskGroup, tell: Callable[[str], None]) -> None:
-        """Jobs that nobody waits for live in `tasks`."""
+        """Background jobs live in `tasks`."""
         self._jobs = jobs
         self._tasks = tasks
         self._tell = tell
@@ -27,11 +27,11 @@ class JobRuns:
 
     @property
     def are_under_way(self) -> bool:
-        """Whether any job runs."""
+        """Whether any job is running."""
         return bool(self._running)
 
     async def run(self, call: Call, trail: Trail, work: Callable[[], Awaitable[Result]], *, wait: bool) -> Result:
-        """Run a call as a job; without `wait`, say only that it runs. Raises StoreError before anything has run."""
+        """Run a call as a job; without `wait`, return at once. Raises StoreError before anything has run."""
         job = self._jobs.begin(call.tool.name)
         if wait:
             return await self._see_through(job, trail, work)
@@ -69,7 +69,7 @@ class JobRuns:
                 if self._jobs.is_to_be_cancelled(job):
                     scope.cancel()
             except StoreError:
-                continue  # nobody can leave word now; the job's own end is not affected
+                continue  # no request can arrive now; the job's own end is not affected
 
     def _end(self, job: str, result: Result) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Jobs: calls of asynchronous tools, with an id, a state, a result and a way to cancel them, kept in the store."""
+"""Jobs: calls of asynchronous tools, with an id, a state, a result and cancellation, stored in the database."""
 
 import secrets
 import time
@@ -33,14 +33,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Jobs:
-    """The jobs in the store."""
+    """The jobs in the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._host = process_identity.this_process()
 
     def begin(self, tool: str) -> str:
-        """Note a job that starts now, and forget the oldest."""
+        """Record a job that starts now, and delete the oldest."""
         name = secrets.token_hex(4)
         with self._store.writing() as transaction:
             transaction.execute(
@@ -55,7 +55,7 @@ class Jobs:
         return name
 
     def end(self, name: str, result: Result, shape: dict[str, Any]) -> None:
-        """Note how a job ended; `shape` is the result as everyone sees it."""
+        """Record how a job ended; `shape` is the result as shown to everyone."""
         state = "done" if not result.is_error else "failed"
         if result.error is not None and result.error.code == "cancelled":
             state = "cancelled"
@@ -68,7 +68,7 @@ class Jobs:
         )
 
     def all(self) -> list[Job]:
-        """List the jobs, newest first. One whose host is gone is lost."""
+        """List the jobs, newest first. A job whose host is gone is lost."""
         rows = self._store.rows("SELECT id, tool, state, started, ended, result, host FROM jobs ORDER BY started DESC")
         return [_job(row) for row in rows]
 
@@ -80,11 +80,11 @@ class Jobs:
         raise JobNotFound(f"there is no job '{name}'", "`anyplug jobs` lists them")
 
     def ask_to_cancel(self, name: str) -> None:
-        """Leave word for the host that runs a job."""
+        """Ask the host that runs a job to cancel it."""
         self._store.run("UPDATE jobs SET cancel = 1 WHERE id = ?", name)
 
     def is_to_be_cancelled(self, name: str) -> bool:
-        """Whether somebody left word."""
+        """Return whether cancellation was requested."""
         return bool(self._store.rows("SELECT 1 FROM jobs WHERE id = ? AND cancel = 1", name))
 
 

@@ -1,4 +1,4 @@
-"""Policies on the path of a call: what the gate rules becomes a verdict, a question to the person, other arguments."""
+"""Policies on the path of a call: turn their decisions into a verdict, a question to the person, or new arguments."""
 
 from typing import Any
 
@@ -18,15 +18,15 @@ CONTEXT = "policy_context"  # in a result's metadata
 
 
 class Policed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a call at the gate."""
+    """What the policies decided about a call."""
 
     call: Call
-    verdict: Verdict | None = None  # None: policies have nothing against it
-    agreed: bool = False  # a person was asked about this very call, and said yes
+    verdict: Verdict | None = None  # None: policies do not object
+    agreed: bool = False  # a person was asked about this very call, and agreed
 
 
 async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str) -> Policed:
-    """Ask policies about a call that is to run."""
+    """Ask policies about a call before it runs."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
     trail.note("policy", *ruling.notes)
     trail.warnings += ruling.notes
@@ -39,7 +39,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
         if is_too_deep(ruling.arguments):
             return Policed(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
         if broken := violations(call.tool.input_schema, ruling.arguments):
-            reason = f"a policy's change breaks the tool's schema: {broken[0]}"
+            reason = f"a policy's change violates the tool's schema: {broken[0]}"
             return Policed(call=call, verdict=_refused(ruling, reason))
         trail.note(ruling.by, f"{ruling.by} changed the arguments: {ruling.reason}")
         return Policed(call=msgspec.structs.replace(call, arguments=ruling.arguments))
@@ -47,7 +47,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail,
 
 
 async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str, result: Result) -> Result:
-    """Ask policies about what a call gave; what they refuse nobody sees."""
+    """Ask policies about a result; nobody sees a refused one."""
     ruling = await gate.after(
         _facts(call, standing, cwd),
         success=not result.is_error,
@@ -60,14 +60,14 @@ async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, 
     if ruling.verb in {"deny", "ask"}:
         trail.note(ruling.by, f"{ruling.by} withheld the result: {ruling.reason}")
         return failed(
-            Denied("policy", f"the tool ran, and a policy withholds what it gave: {ruling.reason}", ruling.hint)
+            Denied("policy", f"the tool ran, but a policy withholds its result: {ruling.reason}", ruling.hint)
         )
     trail.warnings += tuple(note for note in ruling.notes if note not in trail.warnings)
     return with_context(result, [*trail.context, *ruling.context])
 
 
 def with_context(result: Result, context: list[str]) -> Result:
-    """Add what policies want the model to know."""
+    """Add the policies' context for the model."""
     if not context:
         return result
     said = tuple(Text(f"[policy] {text}") for text in context)
@@ -76,12 +76,12 @@ def with_context(result: Result, context: list[str]) -> Result:
 
 
 async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment) -> Policed:
-    """Put a policy's question to the person; `--yes` does not answer it."""
+    """Ask the person a policy's question; `--yes` does not answer it."""
     if ruling.question in attachment.allowed or gate.is_answered(ruling.question):
         return Policed(call=call)
     if attachment.ask is None:
-        hint = "run it where somebody can answer; `always` is remembered until the policies change"
-        reason = f"{ruling.reason} (a policy wants a person to be asked, and there is nobody to ask)"
+        hint = 'run it in a terminal, where you can answer; the answer "always" is remembered until the policies change'
+        reason = f"{ruling.reason} (a policy requires confirmation, but this is not a terminal)"
         return Policed(call=call, verdict=_refused(ruling, reason, hint))
     warning = permissions.warning(standing.granted)
     question = Question(

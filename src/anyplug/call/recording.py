@@ -1,4 +1,4 @@
-"""What is written down of each call: a note before it runs, and a record when it has ended."""
+"""Record each call: a note before it runs, and a record when it has ended."""
 
 from collections.abc import Callable
 
@@ -13,28 +13,28 @@ class Recording:
     """The records of one host's calls."""
 
     def __init__(self, audit: Audit, tally: Tally, tell: Callable[[str], None]) -> None:
-        """`tell` hears of records that could not be written at the end."""
+        """`tell` is called about records that could not be written at the end."""
         self._audit = audit
         self._tally = tally
         self._tell = tell
 
     def open(self, later: Later) -> None:
-        """Let records wait a moment for others, and write those of hosts that were killed."""
+        """Start batching records, and recover those of killed hosts."""
         self._audit.gather(later)
         try:
             self._audit.recover()
         except StoreError:
-            pass  # calls will be refused with the reason; looking at plugins still works
+            pass  # calls will be refused with the reason; listing plugins still works
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting records."""
         try:
             self._audit.close()
         except StoreError as error:
             self._tell(f"the last calls are not in the audit yet: {error.message}")
 
     def begin(self, trail: Trail) -> None:
-        """Write down that a call begins; raises Denied: what cannot be recorded does not run."""
+        """Record that a call begins; raises Denied, because what cannot be recorded must not run."""
         try:
             self._audit.begin(trail.so_far())
         except StoreError as error:
@@ -43,7 +43,7 @@ class Recording:
             ) from error
 
     def end(self, trail: Trail, result: Result) -> Result:
-        """Write the record of a call that has ended, and complete its result."""
+        """Record the end of a call, and complete its result."""
         result = trail.complete(result)
         self._tally.add(result)
         try:

@@ -1,4 +1,4 @@
-"""Slash commands: how a line is read, and what comes of running one."""
+"""Slash commands: parse a line, and the outcome of running one."""
 
 import re
 
@@ -12,18 +12,18 @@ from anyplug.model.untrusted_text import encodable
 from anyplug.peers.panels import Panel, Panels
 
 ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
-NEWER = frozenset({"tool_prompt"})  # what zot has since, and we have not: no fault of the extension's
+NEWER = frozenset({"tool_prompt"})  # known to newer zot, but not to us: not the extension's fault
 ARGUMENTS = {"type": "object", "properties": {"args": {"type": "string"}}, "required": ["args"]}
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slash command asks whoever ran it to do."""
+    """What a slash command asks its caller to do."""
 
     command: str
     plugin: str
     action: str = "noop"
     prompt: str = ""  # to be sent to the agent
-    insert: str = ""  # to be put where the person types
+    insert: str = ""  # to be inserted where the person types
     display: str = ""  # to be shown
     panel: Panel | None = None  # that it opened
     error: Failure | None = None
@@ -31,14 +31,14 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, trail: Trail, answer: CommandAnswer, panels: Panels, owner: PanelOwner) -> "CommandOutcome":
-        """Read an extension's answer; an error in it stands above every action."""
+        """Convert an extension's answer; an error in it overrides every action."""
         name, plugin = trail.record.tool, trail.record.plugin
         if answer.error:
             error = Failure("tool_error", f"extension {name}: {answer.error}")
             return cls(command=name, plugin=plugin, error=error)
         action = answer.action or "noop"
         if action not in ACTIONS:
-            hint = "newer releases of zot know it, anyplug does not" if action in NEWER else "mend the extension"
+            hint = "newer releases of zot know it, anyplug does not" if action in NEWER else "fix the extension"
             error = Failure("bad_output", f"extension {name}: unknown action {action}", hint)
             return cls(command=name, plugin=plugin, error=error)
         panel = None
@@ -56,7 +56,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def failed(cls, trail: Trail, error: CallError) -> "CommandOutcome":
-        """Say that it did not come to an answer."""
+        """Return the outcome of a failed command."""
         failure = Failure(error.code, error.message, error.hint)
         return cls(command=trail.record.tool, plugin=trail.record.plugin, error=failure)
 
@@ -66,7 +66,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.prompt or self.insert or self.display or ("\n".join(self.panel.lines) if self.panel else "")
 
     def judged(self, seen: Result, panels: Panels) -> "CommandOutcome":
-        """Take over what policies made of it: withheld, or with what a model is to know behind what it is sent."""
+        """Apply the policies' decision: withheld, or with context added for the model."""
         if seen.error != self.error:
             if self.panel is not None:
                 panels.close(self.panel)
@@ -74,13 +74,13 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, prompt=seen.text) if self.prompt else self
 
     def as_result(self) -> Result:
-        """Return it as a result, for the record."""
+        """Return it as a result, for the audit."""
         said = self.error.message if self.error else self.text
         return Result(content=(Text(said),), is_error=self.error is not None, error=self.error)
 
 
 def as_tool(command: Command) -> Tool:
-    """Return a command as gates see it: a tool that has its slash in its name, and takes what was typed as `args`."""
+    """Return a command as gates see it: a tool with the slash in its name that takes what was typed as `args`."""
     return Tool(
         name=f"/{command.name}",
         own_name=command.name,
@@ -93,6 +93,6 @@ def as_tool(command: Command) -> Tool:
 
 
 def split_command(line: str) -> tuple[str, str]:
-    """Divide what a person typed into the command's name and the rest, trimmed."""
+    """Split a typed line into the command's name and the rest, trimmed."""
     name, *words = re.split("[ \t]", encodable(line).strip().removeprefix("/"), maxsplit=1)
     return name, "".join(words).strip()

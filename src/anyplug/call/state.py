@@ -1,4 +1,4 @@
-"""What is known of a call as it goes along: becomes its result's frame and its audit record."""
+"""The state of a call: becomes its result's metadata and its audit record."""
 
 import os
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anyplug.secrets.redaction import Secrecy
 
 UNGUESSABLE = 8  # bytes of a call's id
-LONGEST_NAME = 200  # characters of a name that leads nowhere; who asks for it may be a program
+LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
 
 
 class Trail:
@@ -31,7 +31,7 @@ class Trail:
         at = time.time_ns() // 1000  # in whole microseconds
         self.attachment = attachment
         self.record = Record(
-            # Nobody can guess it; the time comes first so that new ones stand together in the audit's index.
+            # Unguessable; the time comes first so that new ones are adjacent in the audit's index.
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=attachment.id,
@@ -40,7 +40,7 @@ class Trail:
         )
         self.unusable = ""  # what is wrong with the arguments
         self.given: dict[str, Any] = {}  # the arguments
-        if type(arguments) is dict or isinstance(arguments, Mapping):  # the first is quicker, and usual
+        if type(arguments) is dict or isinstance(arguments, Mapping):  # the first is faster, and usual
             self.given = dict(arguments)
         elif arguments is not None:
             self.unusable = f"arguments must be an object, not {type(arguments).__name__}"
@@ -50,23 +50,23 @@ class Trail:
             self.unusable = self.unusable or f"arguments must be JSON: {TOO_DEEP}"
         except (TypeError, ValueError) as error:
             self.unusable = self.unusable or f"arguments must be JSON: {error}"
-        self.warnings: tuple[str, ...] = ()  # what the person should know of how it went
-        self.context: tuple[str, ...] = ()  # what policies want the model to know
+        self.warnings: tuple[str, ...] = ()  # for the person
+        self.context: tuple[str, ...] = ()  # from policies, for the model
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
         self._started = time.perf_counter()
 
     def found(self, name: str, plugin: Plugin) -> None:
-        """Note which tool or command it is."""
+        """Record which tool or command it is."""
         record = self.record
         record.tool, record.plugin, record.format = name, plugin.name, plugin.format
 
     def note(self, by: str, *texts: str) -> None:
-        """Add notes to the record, all of the same guard or policy."""
+        """Add notes of one guard or policy to the record."""
         self.record.notes += texts
         self.record.notes_by += (by,) * len(texts)
 
     def complete(self, result: Result) -> Result:
-        """Say in the result what was called and how long it took, and hide the plugin's secrets in it."""
+        """Complete the result with the tool and the duration, and mask the plugin's secrets in it."""
         if self.warnings:
             result = warned(result, self.warnings)
         if self.secrecy is not None:
@@ -85,7 +85,7 @@ class Trail:
         )
 
     def ended(self, result: Result) -> Record:
-        """Return the record of a call that has ended. The digest of the output is that of what the caller sees."""
+        """Return the record of an ended call. The digest of the output is that of what the caller sees."""
         record = self.record
         record.outcome = result.error.code if result.error else "done"
         record.duration_ms = result.duration_ms
@@ -93,7 +93,7 @@ class Trail:
         return self.so_far()
 
     def so_far(self) -> Record:
-        """Return the record as it is now, with the plugin's secrets hidden."""
+        """Return the current record, with the plugin's secrets masked."""
         mask = self.secrecy.mask() if self.secrecy is not None else None
         if mask is None:
             return self.record
@@ -119,7 +119,7 @@ def failed(error: AnyplugError) -> Result:
 
 
 def warned(result: Result, warnings: Sequence[str]) -> Result:
-    """Add warnings to a result; a plugin's own metadata may hold something else under that name."""
+    """Add warnings to a result; a plugin's own metadata may have another type under that name."""
     if not warnings:
         return result
     own = result.metadata.get("warnings", [])

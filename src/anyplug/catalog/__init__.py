@@ -1,1 +1,1 @@
-"""What plugins there are and which of them may run: discovery, approvals, and the snapshot that calls use."""
+"""Which plugins exist and which may run: discovery, approvals, and the snapshot that calls use."""

@@ -1,4 +1,4 @@
-"""Trust: what a person decided about a plugin, and whether that still holds for what is there now.
+"""Trust: what a person decided about a plugin, and whether it still applies.
 
 An approval is bound to the plugin's real path, its digest, its definition and its permissions.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-Rights = tuple[tuple[str, ...], bool, bool]  # what is granted; may run where that cannot be enforced; environment
+Rights = tuple[tuple[str, ...], bool, bool]  # grants; may run where they cannot be enforced; inherits the environment
 
-ZOT = "zot"  # the format of the extensions that could act on other plugins without a permission once
+ZOT = "zot"  # the format whose extensions once needed no permission to act on other plugins
 SHOWN_CHANGES = 8  # files named before "and N more"
 
 
@@ -38,18 +38,18 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     definition: str = ""
     asked: tuple[str, ...] = ()
     granted: tuple[str, ...] = ()
-    always: bool = False  # tier 2 does not ask
-    follow: bool = False  # changes of code do not ask again
+    always: bool = False  # tier 2 calls do not ask
+    follow: bool = False  # code changes need no new approval
     unconfined: bool = False  # may run where permissions cannot be enforced
-    inherits_environment: bool = False  # gets all of the user's environment but secrets
+    inherits_environment: bool = False  # gets the user's whole environment except for secrets
     files: dict[str, str] = {}
     decided: float = 0.0
-    since: float = 0.0  # when it was first approved; a newer approval that follows without a gap keeps it
+    since: float = 0.0  # when it was first approved; kept by later approvals that follow without a gap
     callees: dict[str, str] = {}  # the tools that grants name, each with the folder of the plugin that was meant
 
     @property
     def first(self) -> float:
-        """When it was first approved; decisions of earlier versions only say when they were made."""
+        """When it was first approved; decisions of earlier versions only have the time of the decision."""
         return self.since or self.decided
 
 
@@ -57,42 +57,42 @@ _DECISIONS = msgspec.json.Decoder(Approval)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plugin stands now."""
+    """A plugin's trust state now."""
 
     state: State
     granted: tuple[str, ...] = ()
     always: bool = False
     changes: tuple[str, ...] = ()
     digest: str = ""
-    reason: str = ""  # how to switch on what is switched off, or how to mend what cannot be checked
+    reason: str = ""  # how to enable it if it is disabled, or to fix it if it cannot be checked
     unconfined: bool = False  # may run where its permissions cannot be enforced
-    inherits_environment: bool = False  # gets all of the user's environment but secrets
-    files: tuple[str, ...] = ()  # that the digest covers
+    inherits_environment: bool = False  # gets the user's whole environment except for secrets
+    files: tuple[str, ...] = ()  # covered by the digest
     since: float = 0.0  # when it was first approved; 0 if it is not
     off: Off | None = None  # tools of it that its own files switch off
 
     @property
     def rights(self) -> Rights:
-        """With what its programs are started."""
+        """The rights that its programs are started with."""
         return self.granted, self.unconfined, self.inherits_environment
 
 
 class Approvals:
-    """The decisions in the store."""
+    """The decisions in the database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
-        self._seen = -1  # the mark's size, if all decisions up to it are known
-        self.decided = 0  # decisions that were made here
-        self.edition = 0  # grows each time that other decisions are read than before, whoever made them
+        self._seen = -1  # size of the change counter up to which all decisions are known
+        self.decided = 0  # decisions made by this process
+        self.edition = 0  # grows each time new decisions are read, including those of other processes
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
-        self._pins: dict[str, tuple[bytes, Pins]] = {}  # as they were last read
+        self._pins: dict[str, tuple[bytes, Pins]] = {}  # as last read
 
     @property
     def is_settled(self) -> bool:
-        """Whether all decisions were known at the last look; else somebody was deciding."""
+        """Return whether all decisions were known at the last refresh; otherwise another process was deciding."""
         return self._seen >= 0
 
     def of(self, plugin: Plugin) -> Approval | None:
@@ -101,18 +101,18 @@ class Approvals:
         return self._decisions.get(plugin.path)
 
     def known(self, plugin: Plugin) -> Approval | None:
-        """Return the same as of the last look."""
+        """Return the same as of the last refresh."""
         return self._decisions.get(plugin.path)
 
     def granted(self, plugin: Plugin) -> tuple[str, ...]:
-        """Return what a plugin is granted, as of the last look; nothing if it is not approved."""
+        """Return a plugin's grants as of the last refresh; none if it is not approved."""
         if plugin.explicit:
             return permissions.named(plugin.permissions)
         decision = self._decisions.get(plugin.path)
         return decision.granted if decision is not None and decision.approved else ()
 
     def granted_over(self, caller: Plugin, callee: Plugin) -> tuple[str, ...]:
-        """Return the same without grants for a tool of that name which another plugin had when they were given."""
+        """Return the same without grants for a tool that belonged to another plugin when they were made."""
         decision = None if caller.explicit else self._decisions.get(caller.path)
         meant = decision.callees if decision is not None else {}
         return tuple(
@@ -122,7 +122,7 @@ class Approvals:
         )
 
     def namesakes(self, plugin: Plugin) -> list[str]:
-        """Return the folders of plugins that were approved under the same name and lie elsewhere."""
+        """Return the folders of approved plugins that have the same name and another path."""
         self.refresh()
         return sorted(
             path
@@ -131,15 +131,15 @@ class Approvals:
         )
 
     def paths(self) -> frozenset[str]:
-        """Return the folders that people approved, as of the last look at decisions."""
+        """Return the approved folders, as of the last refresh."""
         return frozenset(path for path, decision in self._decisions.items() if decision.approved)
 
     def digests(self) -> frozenset[str]:
-        """Return the digests that people approved, as of the last look at decisions."""
+        """Return the approved digests, as of the last refresh."""
         return frozenset(decision.digest for decision in self._decisions.values() if decision.approved)
 
     def is_disabled(self, plugin: Plugin) -> bool:
-        """Whether a person switched it off, as of the last look at decisions."""
+        """Return whether a person disabled it, as of the last refresh."""
         return plugin.path in self._disabled
 
     def approve(
@@ -154,7 +154,7 @@ class Approvals:
         inherits_environment: bool = False,
         callees: dict[str, str] | None = None,
     ) -> None:
-        """Approve the plugin as it is now, with the tools that it had when the person looked at it."""
+        """Approve the plugin as it is now, with the tools it had when the person reviewed it."""
         before, now = self.of(plugin), time.time()
         approval = Approval(
             name=plugin.name,
@@ -183,13 +183,13 @@ class Approvals:
             _write(transaction, plugin.path, approval)
 
     def deny(self, plugin: Plugin) -> None:
-        """Deny it, until a person approves it after all."""
+        """Deny it until a person approves it."""
         with self._deciding() as transaction:
             transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
             _write(transaction, plugin.path, Approval(name=plugin.name, approved=False, decided=time.time()))
 
     def revoke(self, plugin: Plugin) -> bool:
-        """Forget the decision; False if there was none."""
+        """Delete the decision; return False if there was none."""
         had = self.of(plugin) is not None
         with self._deciding() as transaction:
             for table in ("approvals", "pins"):
@@ -214,7 +214,7 @@ class Approvals:
                 _write_pins(transaction, plugin.path, after)
 
     def pins(self, plugin: Plugin) -> Pins | None:
-        """Return what is pinned for a plugin; None if it may change, or has not been started since its approval."""
+        """Return a plugin's pins; None if it may change, or has not been started since its approval."""
         decision = self._decisions.get(plugin.path)
         if plugin.explicit or decision is None or not decision.approved or decision.follow:
             return None
@@ -227,22 +227,22 @@ class Approvals:
         return known[1] if known[1].decided == decision.decided else None
 
     def regrant(self, plugin: Plugin, approval: Approval, granted: tuple[str, ...]) -> None:
-        """Change what an approved plugin may do."""
+        """Change an approved plugin's grants."""
         self._save(plugin, msgspec.structs.replace(approval, granted=granted))
 
     def always(self, plugin: Plugin) -> None:
-        """Stop asking for an approved plugin of tier 2."""
+        """Stop asking before calls of an approved tier 2 plugin."""
         if (approval := self.of(plugin)) is not None:
             self._save(plugin, msgspec.structs.replace(approval, always=True))
 
     def enable(self, plugin: Plugin, *, on: bool) -> None:
-        """Switch it on or off."""
+        """Enable or disable it."""
         statement = "DELETE FROM disabled WHERE path = ?" if on else "INSERT OR IGNORE INTO disabled VALUES (?)"
         with self._deciding() as transaction:
             transaction.execute(statement, (plugin.path,))
 
     def forget(self, path: str) -> None:
-        """Forget everything about a folder that is removed."""
+        """Delete everything about a removed folder."""
         with self._deciding() as transaction:
             for table in ("approvals", "disabled", "digests", "registrations", "pins", "installs"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
@@ -253,7 +253,7 @@ class Approvals:
 
     @contextmanager
     def _deciding(self) -> "Iterator[sqlite3.Connection]":
-        """Decide something, so that all processes notice. Raises StoreError, and then nothing is decided."""
+        """Make a decision that all processes notice. If it raises StoreError, nothing is decided."""
         self._seen = -1
         self.decided += 1
         with self._store.writing() as transaction:
@@ -261,27 +261,29 @@ class Approvals:
             transaction.execute("UPDATE decisions SET count = ?", (self.mark.grow(),))
 
     def refresh(self) -> None:
-        """Read everything again if anybody decided something since the last look, in any process."""
+        """Read all decisions again if any process made one since the last refresh."""
         size = self.mark.size()
         if size == self._seen:
             return
-        counted = self._store.rows("SELECT count FROM decisions")  # before the others: what comes later is read again
+        counted = self._store.rows("SELECT count FROM decisions")  # first: what changes later is read again
         rows = self._store.rows("SELECT path, record FROM approvals")
         try:
             decisions = {path: _decoded(record) for path, record in rows}
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(
                 f"a decision in {self._store.path} cannot be read: {error}",
-                "something else than anyplug changed it; move the file away and approve anew",
+                "another program changed it; move the file away and approve your plugins again",
             ) from error
-        # An equal decision stays the same object: what was concluded from it stays true.
+        # An equal decision stays the same object, so that conclusions drawn from it stay valid.
         before, disabled = self._decisions, self._disabled
         self._decisions = {
             path: before[path] if before.get(path) == decision else decision for path, decision in decisions.items()
         }
         self._disabled = frozenset(path for (path,) in self._store.rows("SELECT path FROM disabled"))
         self.edition += (self._decisions, self._disabled) != (before, disabled)
-        is_settled = not counted or counted[0][0] == size  # else somebody is deciding, or was killed over it
+        is_settled = (
+            not counted or counted[0][0] == size
+        )  # otherwise another process is deciding, or was killed while doing so
         self._seen = size if is_settled else -1
 
 
@@ -299,7 +301,7 @@ def _write(transaction: "sqlite3.Connection", path: str, approval: Approval) -> 
 
 
 def _read_pins(transaction: "sqlite3.Connection", path: str, decided: float) -> Pins:
-    """Read the pins that belong to the approval that was given then; empty ones if there are none."""
+    """Read the pins of the approval given at that time; empty if there are none."""
     row = transaction.execute("SELECT record FROM pins WHERE path = ?", (path,)).fetchone()
     pins = _decoded_pins(row[0]) if row else None
     return pins if pins is not None and pins.decided == decided else Pins(decided)
@@ -310,18 +312,18 @@ def _write_pins(transaction: "sqlite3.Connection", path: str, pins: Pins) -> Non
 
 
 def _decoded_pins(record: bytes) -> Pins:
-    """Read pins; raises StoreError: without them nobody knows which texts were approved."""
+    """Decode pins; raises StoreError, because without them it is unknown which texts were approved."""
     try:
         return msgspec.json.decode(record, type=Pins)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(
             f"a pinned list of tools cannot be read: {error}",
-            "something else than anyplug changed it; `anyplug revoke NAME` and approve anew",
+            "another program changed it; run `anyplug revoke NAME`, then approve the plugin again",
         ) from error
 
 
 def _brought_up(decision: Approval) -> Approval:
-    """Read a decision about an extension as of today if it is older than the permissions over other plugins."""
+    """Upgrade a decision about an extension from before permissions over other plugins existed."""
     if decision.asked != permissions.ASKED_BEFORE:
         return decision
     asked = (*decision.asked, *(name for name in permissions.OVER_OTHERS if name != permissions.REWRITE_CALLS))
@@ -336,8 +338,8 @@ def _brought_up(decision: Approval) -> Approval:
 
 
 def definition(plugin: Plugin) -> str:
-    """Hash what a plugin offers and asks for: a person who approved it has seen this."""
-    # What a plugin registers while it runs is not its definition: that is its code, which the digest covers.
+    """Hash what a plugin offers and asks for, which is what a person saw when approving it."""
+    # What a long-running plugin registers is not part of its definition: its code is, which the digest covers.
     offered = () if plugin.stays_up else plugin.tools
     tools = [(tool.own_name, tool.description, tool.input_schema) for tool in offered]
     seen: tuple[Any, ...] = (plugin.name, plugin.format, plugin.permissions, tools)
@@ -351,7 +353,7 @@ def _hash_of(seen: tuple[Any, ...]) -> str:
 
 
 def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> Standing:
-    """Say where a plugin stands. `digest` is needed only for what was approved. Pure."""
+    """Return a plugin's standing. `digest` is needed only if it was approved. Pure."""
     if plugin.explicit:
         return Standing(
             state="approved",
@@ -382,7 +384,7 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
 
 
 def changes(plugin: Plugin, approval: Approval, digest: Digest) -> tuple[str, ...]:
-    """List, for a person, what is another than it was when approved. Pure."""
+    """List, for a person, what changed since the approval. Pure."""
     found = [f"it now asks for {name}" for name in plugin.permissions if name not in approval.asked]
     found += [f"it no longer asks for {name}" for name in approval.asked if name not in plugin.permissions]
     before, now = approval.files, digest.files

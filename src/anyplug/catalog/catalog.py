@@ -1,4 +1,4 @@
-"""Reads the world: roots, plugins, decisions and digests become a snapshot. No event loop needed."""
+"""Build snapshots from roots, plugins, decisions and digests. Needs no event loop."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ from anyplug.model.types import Off, Offer, Plugin
 if TYPE_CHECKING:
     from anyplug.secrets.vault import Secrets
 
-MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would hold up whoever needs the store
+MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would block other users of the database
 LONGEST_NAME = 200  # characters of a path that a message shows
 
 _Basis = tuple[Plugin, approvals.Approval | None, Reading | None, Off | None]  # what a standing was concluded from
@@ -37,11 +37,11 @@ class Catalog:
     def __init__(
         self, home: Home, explicit: Sequence[str] = (), roots: Sequence[str] | None = None, folder: str = ""
     ) -> None:
-        """`roots` replaces the standard ones; none at all is an empty list. `folder` is the project's, if not ours."""
+        """`roots` replaces the standard ones; an empty list means none. `folder` is the project's, if not ours."""
         self.home = home
-        self._settings_stamp = home.settings_stamp()  # before they are read: what is written meanwhile is seen later
+        self._settings_stamp = home.settings_stamp()  # before they are read, so that later changes are noticed
         self.settings: Settings = home.read_settings()
-        self.settings_fault = ""  # what of those that are there now cannot be used, and why
+        self.settings_fault = ""  # why the current settings are invalid
         self.explicit = list(explicit)
         self._project = folder or os.getcwd()
         self._has_standard_roots = roots is None
@@ -49,28 +49,28 @@ class Catalog:
         self._bring_formats()
         self.store = Store(home.store)
         self.approvals = Approvals(self.store)
-        self._found: frozenset[str] = frozenset()  # the folders of the plugins in the last snapshot
+        self._found: frozenset[str] = frozenset()  # the plugin folders in the last snapshot
         self._readings: dict[str, Reading] = {}
-        self._failures: dict[str, OSError] = {}  # why the last look at a plugin gave no reading
-        self.is_on_loop = False  # whether looks that nobody waits for in a thread have to be brief
+        self._failures: dict[str, OSError] = {}  # why the last attempt to read a plugin failed
+        self.is_on_loop = False  # whether reads outside threads must be brief
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
 
     @cached_property
     def secrets(self) -> "Secrets":
-        """What people stored for plugins."""
-        from anyplug.secrets.vault import Secrets  # looking at plugins does not need it
+        """The secrets stored for plugins."""
+        from anyplug.secrets.vault import Secrets  # reading plugins does not need it
 
         return Secrets(self.home)
 
     @property
     def has_other_settings(self) -> bool:
-        """Whether somebody has written settings since they were last taken over."""
+        """Return whether the settings changed since they were last applied."""
         return self.home.settings_stamp() != self._settings_stamp
 
     def follow_settings(self) -> Callable[[], None] | None:
-        """Read the settings again if somebody has written them; give what says that they are taken over.
+        """Read the settings again if they changed; return a function that marks them as applied.
 
-        If they cannot be used, the last good ones hold.
+        If they are invalid, the last good ones stay in effect.
         """
         stamp = self.home.settings_stamp()
         if stamp == self._settings_stamp:
@@ -79,7 +79,7 @@ class Catalog:
             self.settings = self.home.read_settings()
             self._bring_formats()
         except ConfigError as error:
-            self.settings_fault = f"the settings cannot be used, and the last good ones hold: {error.message}"
+            self.settings_fault = f"the settings are invalid, so the last good ones stay in effect: {error.message}"
 
         def taken_over() -> None:
             self._settings_stamp = stamp
@@ -87,14 +87,14 @@ class Catalog:
         return taken_over
 
     def _bring_formats(self) -> None:
-        """Import the formats that the settings name, and search where their plugins lie."""
+        """Import the formats that the settings name, and add their plugin roots."""
         faults = registry.bring(self.settings.formats)
         self.settings_fault = "; ".join(f"{fault.message} (hint: {fault.hint})" for fault in faults)
         if self._has_standard_roots:
             self.roots = registry.standard_roots(self.home, self._project, self.settings.formats)
 
     def read(self, path: str, found_at: str, *, explicit: bool = False) -> Plugin | None:
-        """Read one folder in any of the formats that the person has; None if it is no plugin."""
+        """Read one folder in any of the installed formats; return None if it is not a plugin."""
         return discovery.read(Folder(path, found_at, explicit), self.settings.formats)
 
     def load(self) -> Snapshot:
@@ -103,7 +103,7 @@ class Catalog:
             return self.snapshot(self.find())
 
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
-        """Read what is there. A plugin that is broken now keeps its last good definition, with the problem."""
+        """Read all plugins. A plugin that is now broken keeps its last good definition, with the problem."""
         with _without_collecting():
             clients = self.settings.mcp if self._has_standard_roots else {}
             plugins = discovery.discover(self.explicit, self.roots, clients, self.settings.formats)
@@ -113,11 +113,10 @@ class Catalog:
         return [_last_good(plugin, good.get(plugin.path)) for plugin in plugins]
 
     def hash(self, plugins: list[Plugin]) -> list[Plugin]:
-        """Take the digests of those that may run, for a thread, so that no event loop has to hash files.
+        """Take the digests of plugins that may run, in a thread, so that no event loop has to hash files.
 
-        Returns those that take longer than others can wait for; `hash_whole` is for them. It goes by the decisions
-        that were read last. What somebody approves after that was hashed by them, as it was then: a digest that we
-        took before is let go.
+        Returns those that take too long; `hash_whole` is for them. Uses the decisions that were read last. A plugin
+        approved after that was hashed by the approving process, so an older digest of ours is dropped.
         """
         slow = []
         for plugin in plugins:
@@ -133,20 +132,22 @@ class Catalog:
                     if plugin.path not in self._readings:
                         self._failures.setdefault(plugin.path, _still_read(plugin))
                 except OSError:
-                    self._readings.pop(plugin.path, None)  # whoever asks where it stands tries again, and says why
+                    self._readings.pop(
+                        plugin.path, None
+                    )  # the next caller of `standing` tries again and reports the reason
         return slow
 
     def hash_whole(self, plugin: Plugin) -> bool:
-        """Take the digest of a plugin with many or large files; says whether it is another. Blocks for long."""
+        """Take the digest of a plugin with many or large files; return whether it changed. Blocks for long."""
         before = (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
         try:
             self._reading(plugin)
         except OSError:
-            pass  # it is kept, and said where the plugin stands
+            pass  # stored, and reported with the plugin's standing
         return before != (self._readings.get(plugin.path), str(self._failures.get(plugin.path)))
 
     def has_reading(self, plugin: Plugin) -> bool:
-        """Whether a look at a plugin's files has given a digest."""
+        """Return whether a plugin's digest has been taken."""
         return plugin.path in self._readings
 
     def snapshot(
@@ -156,9 +157,9 @@ class Catalog:
         *,
         as_read: bool = False,
     ) -> Snapshot:
-        """Make a snapshot of plugins; what those that stay up offer is asked for, else what they last offered.
+        """Build a snapshot; long-running plugins get their current offer from `offer_of`, else their last one.
 
-        `as_read`: with the digests that were taken last, where there are some. Before anything runs, it is looked at.
+        `as_read`: with the last digests, where there are some. They are checked again before anything runs.
         """
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
@@ -168,11 +169,11 @@ class Catalog:
         return snapshot.build(joined, self.standing_as_read if as_read else self._standing)
 
     def plugin_folders(self) -> frozenset[str]:
-        """Return the folders of all plugins that are listed or approved: none of them is another plugin's to change."""
+        """Return the folders of all listed or approved plugins: no other plugin may change any of them."""
         return self._found | self.approvals.paths()
 
     def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
-        """Return a plugin with what it registered, as far as that is what was pinned when it was approved."""
+        """Return a plugin with what it registered, limited to what was pinned at its approval."""
         pins = self.approvals.pins(plugin) if offer is not None else None
         if offer is None or pins is None:
             return offers.joined(plugin, offer)
@@ -183,13 +184,13 @@ class Catalog:
         return msgspec.structs.replace(joined, held=held, problems=(*joined.problems, pins.problem(plugin, held)))
 
     def knows_offer(self, plugin: Plugin) -> bool:
-        """Whether it is known what a plugin that stays up offers, without running it."""
+        """Return whether a long-running plugin's offer is known without running it."""
         return self._last_offers(plugin).keys() >= set(plugin.processes)
 
     def last_offer(self, plugin: Plugin) -> Offer | None:
-        """Return what a plugin that stays up offered as it is now; of one that may not run, what it ever did.
+        """Return what a long-running plugin last offered in its present version; if it may not run, in any version.
 
-        So a name that people know leads to why it cannot be called, and not to nothing.
+        So a known name leads to the reason why it cannot be called, and not to nothing.
         """
         known = self._last_offers(plugin)
         return offers.merged(known.values()) if known else None
@@ -201,18 +202,18 @@ class Catalog:
         return offers.stored(self.store, plugin, standing.digest if standing.state == "approved" else "")
 
     def standing(self, plugin: Plugin) -> Standing:
-        """Say where a plugin stands this very moment, by a look at its files if anybody approved it.
+        """Return a plugin's standing right now, checking its files if it is approved.
 
-        Raises StoreError, also if the machine is too short of something to look.
+        Raises StoreError, also if the machine lacks the resources to check.
         """
         if not plugin.explicit:
             self.approvals.refresh()
         return self._standing(plugin)
 
     def standing_at_once(self, plugin: Plugin) -> Standing | None:
-        """Say the same on the event loop, by the decisions that were read last; None if it takes a longer look.
+        """Do the same on the event loop, with the decisions read last; return None if it takes a longer check.
 
-        At once is what needs no look, and what has few files of which none changed. Raises StoreError.
+        Immediate answers need no check, or concern few files of which none changed. Raises StoreError.
         """
         decision = self.approvals.known(plugin)
         if plugin is registry.BUILTIN or not (plugin.explicit or (decision is not None and decision.approved)):
@@ -225,23 +226,23 @@ class Catalog:
         return self._standing(plugin, reading)
 
     def standing_as_decided(self, plugin: Plugin) -> Standing:
-        """Say the same by the decisions that were read last, however long the look takes: for a thread."""
+        """Do the same with the decisions read last, however long the check takes: for a thread."""
         return self._standing(plugin)
 
     def standing_as_read(self, plugin: Plugin) -> Standing:
-        """Say the same by the last look at its files, if there was one; else by a look that takes a moment at most."""
+        """Do the same with the last reading of its files; if there is none, with a brief check."""
         return self._standing(plugin, self._readings.get(plugin.path), is_brief=self.is_on_loop)
 
     def _standing(self, plugin: Plugin, reading: Reading | None = None, *, is_brief: bool = False) -> Standing:
-        """Say where a plugin stands, by the decisions that were read last, and by a look at its files if none is given.
+        """Return a plugin's standing, using the decisions read last, and checking its files if no reading is passed.
 
-        A look is needed only if somebody approved it. A brief one gives up where others would have to wait.
+        A check is needed only if it is approved. A brief one gives up where others would have to wait.
         """
         if plugin is registry.BUILTIN:
             return Standing(state="approved")
         decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):
-            return Standing(state="disabled", reason=f"`anyplug enable {plugin.name}` switches it on")
+            return Standing(state="disabled", reason=f"enable it with `anyplug enable {plugin.name}`")
         off = registry.BY_NAME[plugin.format].switched_off(plugin)
         if off is not None and not off.tools:
             return Standing(state="disabled", reason=off.cure)
@@ -249,9 +250,9 @@ class Catalog:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
             reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None
         except OSError as error:
-            if is_shortage(error):  # it is as it was, for all that we know
+            if is_shortage(error):  # assume that nothing changed
                 raise LookFailed(plugin.path, error) from error
-            where = str(error.filename)[:LONGEST_NAME]  # a plugin can make folders in one another without an end
+            where = str(error.filename)[:LONGEST_NAME]  # a plugin can nest folders without end
             cure = f"delete {where} or move it out of the plugin's folder" if isinstance(error, TooMuch) else ""
             since = decision.first if decision else 0.0
             return Standing(
@@ -268,19 +269,19 @@ class Catalog:
         return standing
 
     def digest(self, plugin: Plugin) -> Digest:
-        """Take a plugin's digest, from the cache if no stamp is another. Raises OSError."""
+        """Take a plugin's digest, from the cache if no stamp changed. Raises OSError."""
         return self._reading(plugin).as_digest()
 
     def last_reading(self, plugin: Plugin) -> Reading | None:
-        """Return what the last look at a plugin's files gave, if there was one: the same object if it was the same."""
+        """Return the last reading of a plugin's files, if any: the same object if nothing changed."""
         return self._readings.get(plugin.path)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the database."""
         self.store.close()
 
     def _looked(self, plugin: Plugin, *, is_brief: bool) -> Reading:
-        """Look at a plugin's files; raises OSError, also if that takes longer than a brief look may."""
+        """Read a plugin's files; raises OSError, also if that takes longer than a brief check may."""
         if not is_brief:
             return self._reading(plugin)
         if (failure := self._failures.get(plugin.path)) is not None:
@@ -291,7 +292,7 @@ class Catalog:
             raise _still_read(plugin) from error
 
     def _reading(self, plugin: Plugin, budget: Budget | None = None) -> Reading:
-        """Take a plugin's digest; raises OSError. What a look without a budget of its own fails at is remembered."""
+        """Take a plugin's digest; raises OSError. Failures without an own budget are remembered."""
         before = self._readings.get(plugin.path) or self._stored(plugin)
         try:
             if plugin.is_file:
@@ -320,19 +321,19 @@ class Catalog:
 
     def _save(self, plugin: Plugin, reading: Reading) -> None:
         if plugin.explicit or len(reading.stamps) > MOST_SAVED:
-            return  # a folder that is being written: hashing it is cheaper than remembering it
+            return  # a folder that is being written: hashing it again is cheaper than storing the result
         try:
             record = msgspec.msgpack.encode(reading)
             self.store.run("INSERT OR REPLACE INTO digests VALUES (?, ?)", plugin.path, record)
         except UnicodeEncodeError:
-            pass  # a file's name is no text: its plugin is hashed anew by each process
+            pass  # a file name is not UTF-8: each process hashes this plugin again
         except StoreError:
-            pass  # only a cache; what has to be written says so
+            pass  # only a cache; writes that matter report their errors
 
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Hold the garbage collector: of thousands of small objects that all stay, it would look at each many times."""
+    """Pause the garbage collector, which would visit thousands of small, permanent objects many times."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -351,7 +352,7 @@ def _are_the_same(before: _Basis, now: _Basis) -> bool:
 
 
 def _last_good(plugin: Plugin, good: Plugin | None) -> Plugin:
-    """Keep what a plugin was before a broken edit, and name the problem."""
+    """Keep a plugin's definition from before a broken edit, with the problem."""
     if good is None or not plugin.is_broken:
         return plugin
     problems = tuple(msgspec.structs.replace(problem, level="warning") for problem in plugin.problems)

@@ -1,4 +1,4 @@
-"""Finds plugins: looks through the roots in order and reads what is there. Knows nothing of trust."""
+"""Find plugins: read the folders in each root, in order. Knows nothing about trust."""
 
 import os
 import stat
@@ -17,11 +17,11 @@ from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is
 def discover(
     explicit: list[str], roots: list[str], clients: Mapping[str, str], formats: Sequence[str] = ()
 ) -> list[Plugin]:
-    """Read every plugin, first those that the person named. The same folder is read once.
+    """Read every plugin, first those that the user named. Each folder is read once.
 
-    `clients` are configurations of other programs that name MCP servers, by the name of the plugin to be. `formats` are
-    the names of those of other distributions. Raises LookFailed if the machine is short of something: nobody shall take
-    plugins for removed then, and guards with them.
+    `clients` are other programs' configurations that name MCP servers, by the name of the resulting plugin. `formats`
+    are the names of third-party formats. Raises LookFailed if the machine is out of some resource, so that plugins,
+    among them guards, are not mistaken for removed.
     """
     plugins: list[Plugin] = []
     seen: set[str] = set()
@@ -37,16 +37,16 @@ def discover(
 
 
 def read(folder: Folder, formats: Sequence[str] = ()) -> Plugin | None:
-    """Read one folder, and clean its text; a fault of any kind is a problem of that plugin and of no other."""
+    """Read one folder and clean its text; any fault is a problem of that plugin only."""
     plugin = _read(folder, formats)
     return clean_plugin(_not_ours(plugin)) if plugin is not None else None
 
 
 def _not_ours(plugin: Plugin) -> Plugin:
-    """Refuse a plugin that would pass for the host."""
+    """Refuse a plugin whose name would impersonate the host."""
     if plugin.name.lower() not in tool_names.OURS:
         return plugin
-    problem = Problem("bad_manifest", f"the name '{plugin.name}' is the host's own", "give the plugin another name")
+    problem = Problem("bad_manifest", (f"the name '{plugin.name}' is reserved for the host"), "rename the plugin")
     return msgspec.structs.replace(plugin, tools=(), problems=(*plugin.problems, problem))
 
 
@@ -54,7 +54,7 @@ def _read(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     escaped = folder.found_at if folder.found_at.isascii() else encodable(folder.found_at)
     if escaped != folder.found_at:
         folder = Folder(escaped, escaped, folder.explicit)
-        return registry.broken(folder, f"{escaped} is not a name in UTF-8", "rename the folder")
+        return registry.broken(folder, f"{escaped} is not a UTF-8 name", "rename the folder")
     if not is_clean(os.path.basename(folder.found_at)):
         shown = for_people(folder.found_at)
         return registry.broken(folder, f"the name of the folder {shown} has hidden characters", "rename the folder")
@@ -62,20 +62,24 @@ def _read(folder: Folder, formats: Sequence[str]) -> Plugin | None:
 
 
 def _why_none(folder: Folder, formats: Sequence[str]) -> Plugin | None:
-    """Say why a folder gave no plugin; None if it simply is none and nobody named it."""
+    """Return a broken plugin that explains why a folder could not be read; None if it simply is not a plugin."""
     try:
         is_folder = stat.S_ISDIR(os.stat(folder.path).st_mode)
     except OSError as error:
         if os.path.islink(folder.found_at):
-            return registry.broken(folder, f"{folder.found_at} is a link that leads nowhere", "mend or remove the link")
-        return registry.broken(folder, f"cannot read {folder.found_at}: {error.strerror}", "check the path")
+            return registry.broken(folder, f"{folder.found_at} is a broken link", "fix or remove the link")
+        return registry.broken(
+            folder, f"cannot read {folder.found_at}: {error.strerror}", ("check the path and its permissions")
+        )
     if not is_folder:
-        return registry.broken(folder, f"{folder.found_at} is not a folder", "name the plugin's folder")
+        return registry.broken(folder, f"{folder.found_at} is not a folder", "pass the plugin's folder")
     if not os.access(folder.path, os.R_OK | os.X_OK):
-        return registry.broken(folder, f"the folder {folder.path} may not be read", f"chmod u+rx {folder.path}")
+        return registry.broken(folder, f"the folder {folder.path} is not readable", f"chmod u+rx {folder.path}")
     if folder.explicit:
         manifests = " or ".join(format.MANIFEST for format in (*registry.FORMATS, *registry.others(formats)))
-        return registry.broken(folder, f"{folder.found_at} holds no plugin", f"a plugin's folder has a {manifests}")
+        return registry.broken(
+            folder, f"{folder.found_at} is not a plugin", (f"a plugin's folder contains a {manifests}")
+        )
     return None
 
 

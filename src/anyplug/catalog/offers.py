@@ -1,4 +1,4 @@
-"""What plugins that stay up offer: they say it while they run, and we keep it so that listing does not run them."""
+"""The offers of long-running plugins, stored so that listing does not need to run them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,11 +9,11 @@ from anyplug.model.errors import StoreError
 from anyplug.model.types import Offer, Plugin, Problem
 from anyplug.model.untrusted_text import clean_offer
 
-NOT_RUNNING = "not_running"  # the problem of a plugin that should be up and is not
+NOT_RUNNING = "not_running"  # the problem of a plugin that should be running but is not
 
 
 def stored(store: Store, plugin: Plugin, digest: str) -> dict[str, Offer]:
-    """Return what each process of a plugin registered in its last run, with this digest or, if it is empty, any."""
+    """Return what each process registered in its last run, with this digest, or with any if it is empty."""
     query = "SELECT record FROM registrations WHERE path = ? AND ? IN (digest, '')"
     try:
         rows = store.rows(query, plugin.path, digest)
@@ -24,7 +24,7 @@ def stored(store: Store, plugin: Plugin, digest: str) -> dict[str, Offer]:
 
 
 def save(store: Store, plugin: Plugin, digest: str, offers: Mapping[str, Offer]) -> None:
-    """Keep what a plugin registered. It is only a cache: a store that fails is no reason to stop."""
+    """Store what a plugin registered. It is only a cache, so a failure is ignored."""
     try:
         record = msgspec.json.encode(offers)
         store.run("INSERT OR REPLACE INTO registrations VALUES (?, ?, ?)", plugin.path, digest, record)
@@ -33,7 +33,7 @@ def save(store: Store, plugin: Plugin, digest: str, offers: Mapping[str, Offer])
 
 
 def merged(offers: Iterable[Offer]) -> Offer:
-    """Return what several processes of one plugin offer together."""
+    """Return the combined offer of a plugin's processes."""
     several = list(offers)
     if len(several) == 1:
         return several[0]
@@ -54,7 +54,11 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
         return plugin
     warnings = tuple(Problem("bad_registration", text, "fix the plugin", "warning") for text in offer.warnings)
     if offer.fault:
-        cure = "mend it" if plugin.explicit else f"mend it, or `anyplug disable {plugin.name}`"
+        cure = (
+            ("see the error, fix the plugin and reload")
+            if plugin.explicit
+            else (f"see the error and fix the plugin, or run `anyplug disable {plugin.name}`")
+        )
         warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)
     return msgspec.structs.replace(
         plugin,

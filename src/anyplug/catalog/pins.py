@@ -1,8 +1,9 @@
-"""Pins: what models read of a plugin's tools, as it was at the plugin's first start after its approval.
+"""Pins: what models read about a plugin's tools, as of the plugin's first start after its approval.
 
-A plugin that stays up says only while it runs what it offers, so nobody has seen that before they approved it. What it
-says at its first start is pinned. A tool that is new or altered later waits for a person's approval: a new one is not
-offered, an altered one keeps its pinned text. Fewer tools is no change. Commands are not pinned. Pure.
+A long-running plugin reports what it offers only while it runs, so nobody has seen that before approving it. What it
+reports at its first start is pinned. A tool that is new or changed later waits for a person's approval: a new one is
+not offered, a changed one keeps its pinned text. A removed tool does not count as a change. Commands are not pinned.
+Pure.
 """
 
 from collections.abc import Iterable
@@ -24,17 +25,17 @@ class Pinned(msgspec.Struct, frozen=True):
     """The tools of one process of a plugin."""
 
     tools: dict[str, Tool]
-    run: str = ""  # the first run, which may add to them until it has said all
+    run: str = ""  # the first run, which may add tools until it has registered all
 
 
 class Pins(msgspec.Struct, frozen=True):
     """What is pinned for a plugin."""
 
-    decided: float  # when the approval was given to which they belong
+    decided: float  # when the approval they belong to was given
     processes: dict[str, Pinned] = {}
 
     def with_start(self, process: str, run: str, tools: Iterable[Tool], *, is_starting: bool) -> "Pins":
-        """Pin what a process offers at its first start; the same pins if this is not its first start."""
+        """Pin what a process offers at its first start; return the same pins if this is not its first start."""
         known = self.processes.get(process)
         if known is not None and not (is_starting and known.run == run):
             return self
@@ -54,7 +55,7 @@ class Pins(msgspec.Struct, frozen=True):
         return Pins(decided, {process: Pinned(pinned.tools) for process, pinned in processes.items()})
 
     def hold(self, offer: Offer) -> tuple[Offer, tuple[Tool, ...]]:
-        """Return an offer as it was pinned, and the tools that are new or altered, as they are now."""
+        """Return an offer as pinned, and the new or changed tools as they are now."""
         offered: list[Tool] = []
         held: list[Tool] = []
         for tool in offer.tools:
@@ -71,7 +72,7 @@ class Pins(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(offer, tools=tuple(offered)), tuple(held)
 
     def problem(self, plugin: Plugin, held: tuple[Tool, ...]) -> Problem:
-        """Say which tools wait for an approval, and in what they differ from those that were approved."""
+        """Describe which tools wait for approval, and how they differ from the approved ones."""
         what = "1 tool is" if len(held) == 1 else f"{len(held)} tools are"
         said = f"{what} new or changed since '{plugin.name}' was approved, and held back until you approve it again:"
         return Problem(
@@ -79,7 +80,7 @@ class Pins(msgspec.Struct, frozen=True):
         )
 
     def diff(self, held: tuple[Tool, ...]) -> list[str]:
-        """Return the lines that say in what tools differ from those that are pinned."""
+        """Return a diff of tools against the pinned ones, as lines."""
         lines = [line for tool in held[:MOST_SHOWN] for line in self._diff(tool)]
         return [*lines, f"and {len(held) - MOST_SHOWN} more"] if len(held) > MOST_SHOWN else lines
 
@@ -102,7 +103,7 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 def changed_texts(before: Iterable[Tool], now: Iterable[Tool]) -> list[str]:
-    """Return the lines that say what models would read now and did not before. Fewer tools is no change."""
+    """Return as lines what models would read now and did not before. A removed tool does not count as a change."""
     pins = Pins(0, {"": Pinned({tool.name: tool for tool in before})})
     _, held = pins.hold(Offer(tools=tuple(now)))
     return pins.diff(held)
@@ -113,6 +114,6 @@ def _differences(before: Tool, now: Tool) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Write a value in one line, so that no text of a plugin's passes for a line of the diff."""
+    """Format a value in one line, so that a plugin's text cannot pass for a line of the diff."""
     text = _encode(value).decode()
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"

@@ -1,7 +1,7 @@
-"""Views: which plugins, tools and commands one caller sees, and how many of them it is shown at once.
+"""Views: which plugins, tools and commands a caller sees, and how many at once.
 
-A view is a profile of `settings.toml`, or everything. It is about what is listed and found; what may run is decided
-elsewhere. Changing one starts and ends no process.
+A view is a profile of `settings.toml`, or everything. It affects listing and lookup; what may run is decided elsewhere.
+Changing a view starts and ends no process.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ NOTHING = Profile(plugins=("/",))  # no plugin has such a name
 
 
 class View:
-    """What one caller sees. Follows its profile when told that the settings may be others."""
+    """What one caller sees. `refresh` follows changes of its profile."""
 
     def __init__(self, home: Home, profile: str = "", surface: Surface | None = None) -> None:
-        """Look through a profile, or at everything; `surface` stands above what the profile says.
+        """Use a profile, or everything; `surface` overrides the profile's.
 
         Raises ConfigError if there is no such profile.
         """
@@ -55,25 +55,25 @@ class View:
         self.version += self._profile != before
 
     def has_tool(self, tool: Tool, snapshot: Snapshot) -> bool:
-        """Whether a tool is in view, by any of the names that people know it by."""
+        """Return whether a tool is visible, by any of its names."""
         names = (tool.name, f"{tool.plugin}/{tool.own_name}", snapshot.model_names.get(tool.name, tool.name))
         return self._has(tool.plugin, names)
 
     def has_command(self, command: Command) -> bool:
-        """Whether a slash command is in view."""
+        """Return whether a slash command is visible."""
         return self._has(command.plugin, (f"/{command.name}",))
 
     def has_plugin(self, name: str) -> bool:
-        """Whether anything of a plugin may be in view."""
+        """Return whether anything of a plugin may be visible."""
         return not self._profile.plugins or name in self._profile.plugins
 
     def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
-        """List what can be called through this view; the host's own tools come last."""
+        """List the visible callable tools; the host's own tools come last."""
         offered = [(tool, entry) for tool, entry in snapshot.owners.values() if entry.state == "approved"]
         return [(tool, entry) for tool, entry in [*offered, *OURS.values()] if self.has_tool(tool, snapshot)]
 
     def commands(self, snapshot: Snapshot) -> list[tuple[Command, Entry]]:
-        """List the slash commands that can be run through this view."""
+        """List the visible slash commands that can run."""
         return [
             (command, entry)
             for command, entry in snapshot.commands.values()
@@ -81,20 +81,20 @@ class View:
         ]
 
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
-        """Find a tool by any of its names; raises ToolNotFound, also for one that is out of view."""
+        """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
         if self._profile.plugins or self._profile.tools:
             try:
                 tool, entry = snapshot.tool(name)
             except ToolNotFound:
                 tool = None
             if tool is None or not self.has_tool(tool, snapshot):
-                # What the snapshot would say names tools that this caller does not see.
+                # The snapshot's own message would name tools that this caller does not see.
                 raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
             return tool, entry
         return snapshot.tool(name)
 
     def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
-        """Find a slash command; raises CommandNotFound, also for one that is out of view."""
+        """Find a slash command; raises CommandNotFound, also for one that is not visible."""
         found = snapshot.commands.get(name.removeprefix("/").lower())
         if found is None or not self.has_command(found[0]):
             seen = [command.name for command, _ in self.commands(snapshot)]
@@ -120,11 +120,13 @@ class ProfileNotFound(ConfigError):
     """No profile has that name."""
 
     def __init__(self, name: str, known: list[str]) -> None:
-        there = f"there are {', '.join(known)}" if known else "there are none"
-        super().__init__(f"no profile is named '{name}'", f"{there}; settings.toml has them under [profiles.NAME]")
+        there = f"the profiles are {', '.join(known)}" if known else "there are no profiles"
+        super().__init__(
+            f"no profile is named '{name}'", (f"{there}; define profiles in settings.toml under [profiles.NAME]")
+        )
 
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:
-    from difflib import get_close_matches  # only for those who mistype
+    from difflib import get_close_matches  # only needed after a typo
 
     return get_close_matches(name, list(known), n=3)

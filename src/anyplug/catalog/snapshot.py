@@ -1,4 +1,4 @@
-"""What is loaded now: an immutable snapshot of plugins, their standing, and every name by which a tool is called."""
+"""An immutable snapshot of what is loaded: plugins, their standing, and every name of every tool."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,19 +14,21 @@ from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.model.types import Command, Plugin, Problem, State, Tool
 from anyplug.model.untrusted_text import for_people
 
-LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and nobody typed it
+LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and it is not a typo
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin and where it stands. Several may have one name; all but the first are shadowed."""
+    """A plugin and its standing. Several may have one name; all but the first are shadowed."""
 
     plugin: Plugin
     standing: Standing
     shadowed_by: str = ""
-    on_guard: bool = False  # an approved guard, shadowed by what nobody approved or named with --plugin: it decides
-    problems: tuple[Problem, ...] = ()  # the plugin's own, and those it has with others
+    on_guard: bool = (
+        False  # an approved guard, shadowed by an unapproved plugin or one named with --plugin: it still decides
+    )
+    problems: tuple[Problem, ...] = ()  # the plugin's own, and conflicts with others
     tools: tuple[Tool, ...] = ()  # without those whose name is taken
-    commands: tuple[Command, ...] = ()  # likewise
+    commands: tuple[Command, ...] = ()  # without those whose name is taken
 
     @property
     def name(self) -> str:
@@ -35,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def format(self) -> str:
-        """Whose plugin it is."""
+        """The plugin's format."""
         return self.plugin.format
 
     @property
@@ -45,12 +47,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_down(self) -> bool:
-        """Whether it should be up and is not."""
+        """Whether it should be running but is not."""
         return any(problem.code == NOT_RUNNING for problem in self.problems)
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing is in the way of its use but a person's word."""
+        """Whether only a person's approval is missing for its use."""
         return self.state not in {"broken", "disabled"}
 
     @property
@@ -59,12 +61,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing.state
 
 
-# The host's own tools, which no list of plugins has.
+# The host's own tools, which belong to no plugin.
 OURS = {
     tool.name: (tool, Entry(plugin=registry.BUILTIN, standing=Standing(state="approved")))
     for tool in registry.BUILTIN.tools
 }
-# What agents call them, which is no plugin's either: an agent must be able to rely on it.
+# The names that agents use for them, which no plugin may take: agents must be able to rely on them.
 OUR_MODEL_NAMES = {tool_names.model_name(full): full for full in OURS}
 
 
@@ -73,10 +75,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     owners: dict[str, tuple[Tool, Entry]]  # by full name
-    aliases: dict[str, str]  # every other name that leads to a full one
-    model_names: dict[str, str]  # full name to what agents see
+    aliases: dict[str, str]  # every other name, with the full name it stands for
+    model_names: dict[str, str]  # from the full name to the one that agents see
     commands: dict[str, tuple[Command, Entry]] = {}  # by name, in lower case
-    overruled: dict[str, tuple[Tool, Entry]] = {}  # whose own name another has, by PLUGIN/TOOL, which always works
+    overruled: dict[str, tuple[Tool, Entry]] = {}  # tools whose own name is taken, by PLUGIN/TOOL, which always works
 
     @property
     def callable_tools(self) -> list[Tool]:
@@ -84,7 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return [tool for tool, entry in self.owners.values() if entry.state == "approved"]
 
     def knows(self, name: str) -> bool:
-        """Whether a name leads to a tool, or with its slash to a command."""
+        """Return whether a name is that of a tool, or with a slash, of a command."""
         if name.startswith("/"):
             return name[1:].lower() in self.commands
         return (
@@ -92,7 +94,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def full_name(self, name: str) -> str:
-        """Return the full name of a tool by any of its names; one that leads nowhere is given as it is."""
+        """Return the full name of a tool by any of its names; an unknown name is returned unchanged."""
         return self.aliases.get(name, name)
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
@@ -132,19 +134,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
 
     def why_absent(self, name: str) -> str:
-        """Say why nothing runs under a plugin's name, and what to do."""
+        """Explain why nothing runs under a plugin's name, and what to do."""
         state = next((entry.state for entry in self.entries if entry.name == name), "")
         return {
             "": "it is not installed",
             "new": f"it is not approved (`anyplug approve {name}`)",
             "denied": f"it was denied (`anyplug approve {name}`)",
             "changed": f"it was changed and has to be approved again (`anyplug approve {name}`)",
-            "disabled": f"it is switched off (`anyplug enable {name}`)",
+            "disabled": f"it is disabled (`anyplug enable {name}`)",
             "broken": f"it is broken (`anyplug show {name}`)",
-        }.get(state, f"it does not stay up (`anyplug show {name}`)")
+        }.get(state, f"it is not long-running (`anyplug show {name}`)")
 
     def compared_to(self, before: "Snapshot", coming_back: Collection[str] = ()) -> str:
-        """Say in a few lines what there is now, and what is another than it was.
+        """Summarise in a few lines what is loaded now, and what changed.
 
         `coming_back` are the paths of plugins that are down only for a moment.
         """
@@ -152,10 +154,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         waiting = [entry.name for entry in self.entries if entry.state in {"new", "changed"}]
         facts = {
             "New tools": sorted(now - then),
-            "Tools that are gone": sorted(then - now),
-            "Plugins that wait for a person's approval": waiting,
+            "Removed tools": sorted(then - now),
+            "Plugins waiting for a person's approval": waiting,
             "Plugins that could not be loaded": [entry.name for entry in self._broken if entry.path not in coming_back],
-            "Plugins that ended and are started again": [
+            "Plugins that ended and are being restarted": [
                 entry.name for entry in self._broken if entry.path in coming_back
             ],
         }
@@ -164,7 +166,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def faults(self) -> list[str]:
-        """Say of each plugin that could not be loaded why, each in one line."""
+        """Return, for each plugin that could not be loaded, the reason in one line."""
         return [
             f"{entry.name}: {' '.join(problem.message.split())}"
             for entry in self.entries
@@ -177,7 +179,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return [entry for entry in self.entries if entry.state == "broken" or entry.is_down]
 
     def _why_not(self, name: str) -> tuple[str, str]:
-        """Say why a name that people may expect leads nowhere, and the cure."""
+        """Explain why an expected name is unknown, and the fix."""
         if (held := next(self._held(name), None)) is not None:
             reason = f"it is new since plugin '{held.name}' was approved, and held back until you approve that again"
             return reason, f"`anyplug approve {held.name}` shows it"
@@ -189,7 +191,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
 
     def _held(self, name: str) -> Iterator[Entry]:
-        """Return the plugins with a tool of that name which waits for an approval."""
+        """Yield the plugins with a tool of that name that waits for approval."""
         for entry in self.entries:
             if any(
                 name in {*tool.names, tool_names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held
@@ -197,7 +199,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
                 yield entry
 
     def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
-        """Say why a plugin that was named has no such tool, and the cure."""
+        """Explain why the named plugin has no such tool, and the fix."""
         if entry.is_down or not entry.is_usable:
             return _why_down(entry)
         if entry.plugin.stays_up and entry.state != "approved":
@@ -205,39 +207,39 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         left_out = [problem for problem in entry.problems if problem.message.startswith(f"the tool '{tool}' ")]
         if left_out:
             return left_out[0].message, left_out[0].hint
-        return f"plugin '{entry.name}' has no such tool", f"`anyplug tools {entry.name}` lists what it has"
+        return f"plugin '{entry.name}' has no such tool", f"`anyplug tools {entry.name}` lists its tools"
 
     @property
     def _silent(self) -> tuple[str, str]:
-        """Name plugins of which nobody knows what they have, and what to do; what stays up says it once it may run."""
+        """Name plugins whose tools are unknown, and what to do. Long-running ones register them only while running."""
         named = [entry for entry in self.entries if entry.plugin.explicit and (entry.is_down or not entry.is_usable)]
-        if len(named) == 1:  # most likely it is the one that was meant
+        if len(named) == 1:  # most likely the one that was meant
             return _why_down(named[0])
         new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
         broken = [entry.name for entry in self._broken]
-        facts = {"these plugins could not be loaded": broken, "nobody has approved these plugins yet": new}
+        facts = {"these plugins could not be loaded": broken, "these plugins are not approved yet": new}
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
         if new:
-            return reason, f"`anyplug approve {new[0]}` shows what it asks for"
+            return reason, f"`anyplug approve {new[0]}` shows its permissions"
         if not self._broken:
             return reason, ""
         first = self._broken[0]
-        return reason, f"`anyplug {_naming(first)}show {first.name}` says why"
+        return reason, f"`anyplug {_naming(first)}show {first.name}` shows why"
 
 
 def _why_down(entry: Entry) -> tuple[str, str]:
-    """Say why a plugin has nothing to call, and the cure."""
+    """Explain why a plugin has nothing to call, and the fix."""
     if entry.state == "disabled":
-        return f"plugin '{entry.name}' is switched off", entry.standing.reason
+        return f"plugin '{entry.name}' is disabled", entry.standing.reason
     problem = next(
         (one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), entry.problems[0]
     )
-    says_more = f"`anyplug {_naming(entry)}show {entry.name}` says more"
+    says_more = f"`anyplug {_naming(entry)}show {entry.name}` shows details"
     return f"plugin '{entry.name}': {problem.message}", problem.hint if problem.level == "error" else says_more
 
 
 def _naming(entry: Entry) -> str:
-    """Return what a command needs so that it knows a plugin, to stand before it."""
+    """Return the option that a command needs to know a plugin, if any."""
     return f"--plugin {entry.plugin.found_at} " if entry.plugin.explicit else ""
 
 
@@ -246,16 +248,16 @@ def _count(number: int, what: str) -> str:
 
 
 def _similar(name: str, known: Iterable[str]) -> list[str]:
-    """Find what somebody may have meant."""
+    """Find similar names."""
     if len(name) > LONGEST_MISTYPED:
         return []
-    from difflib import get_close_matches  # only for those who mistype
+    from difflib import get_close_matches  # only needed after a typo
 
     return get_close_matches(name, list(known), n=3)
 
 
 def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
-    """Make a snapshot. The first plugin of a name wins; a tool's name belongs to who was approved first."""
+    """Build a snapshot. The first plugin of a name wins; a tool's name belongs to the plugin approved first."""
     winners: dict[str, Plugin] = {}
     for plugin in plugins:
         winners.setdefault(plugin.name, plugin)
@@ -287,7 +289,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         if entry.plugin is not plugin:
             entry = _shadowed(plugin, entry, standing_of, on_duty)
         entries.append(entry)
-        # A folder that is named for one run takes no guard's place: whoever names it need not know that there is one.
+        # A folder named for one run does not replace a guard: the user who names it may not know that there is one.
         is_on_duty = entry.on_guard or (entry.state == "approved" and not plugin.explicit)
         on_duty |= {plugin.name} if is_on_duty else set()
     model_names = _model_names(OURS | owners)
@@ -302,9 +304,9 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
 
 
 def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
-    """Rank who gets a name that several want: what was named for this run, then by age of the approval.
+    """Rank the claims to a name: plugins named for this run first, then by age of the approval.
 
-    So nobody takes over a tool that people and agents rely on by being added.
+    So a newly added plugin cannot take over a tool that people and agents rely on.
     """
     if plugin.explicit:
         return 0, 0.0
@@ -312,7 +314,7 @@ def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
 
 
 def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Standing], on_duty: set[str]) -> Entry:
-    """Return the entry of a plugin whose name another has; an approved guard goes on where nothing approved runs."""
+    """Return the entry of a shadowed plugin; an approved guard stays active unless something approved shadows it."""
     is_free = bool(plugin.intercepts) and plugin.name not in on_duty
     return Entry(
         plugin=plugin,
@@ -324,7 +326,7 @@ def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Sta
 
 
 def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
-    """Name the permissions over other plugins that an approved plugin wants to use and was not granted."""
+    """List the permissions over other plugins that an approved plugin wants to use but was not granted."""
     wanted = {
         permissions.GUARD: [event for event in plugin.intercepts if event != "before_agent_start"],
         permissions.REWRITE_TEXT: [event for event in plugin.intercepts if event == "before_agent_start"],
@@ -334,7 +336,7 @@ def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
         Problem(
             "not_granted",
             f"it wants to {'be told of' if needed == permissions.OBSERVE else 'decide about'} {', '.join(events)}, "
-            f"and is not: it was not granted {needed}",
+            f"but was not granted {needed}",
             f"`anyplug grant {plugin.name} {needed}`",
             "warning",
         )
@@ -346,7 +348,7 @@ def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
 def _free_tools(
     plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], plugins: Mapping[str, Plugin]
 ) -> tuple[tuple[Tool, ...], list[Tool], list[Problem]]:
-    """Keep the tools whose names are free; of the others, those that PLUGIN/TOOL leads to, and who has their names."""
+    """Keep the tools whose names are free; of the others, return those reachable as PLUGIN/TOOL, and the conflicts."""
     free: list[Tool] = []
     overruled: list[Tool] = []
     problems: list[Problem] = []
@@ -383,7 +385,7 @@ def _reserved_by(name: str, format: str) -> str:
 
 
 def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str:
-    """Name the other plugin that has a tool which PLUGIN/TOOL always leads to, if that is the name."""
+    """Return the other plugin that has a tool for which this name is its PLUGIN/TOOL name."""
     other = plugins.get(name.partition("/")[0]) if "/" in name else None
     if other is None or other is plugin:
         return ""
@@ -391,16 +393,16 @@ def _claimed_by(name: str, plugin: Plugin, plugins: Mapping[str, Plugin]) -> str
 
 
 def _qualified(tool: Tool, plugin: Plugin) -> Iterator[str]:
-    """Return the names of a tool that begin with its plugin's, the exact one first."""
+    """Yield the names of a tool that begin with its plugin's, the exact one first."""
     yield f"{tool.plugin}/{tool.own_name}"
-    if len(plugin.endpoints) == 1:  # the only server of its plugin need not be named
+    if len(plugin.endpoints) == 1:  # the only server of a plugin can be omitted
         yield f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}"
 
 
 def _free_commands(
     plugin: Plugin, owners: dict[str, tuple[Command, Entry]]
 ) -> tuple[tuple[Command, ...], list[Problem]]:
-    """Keep the commands whose names are free, and say of each other one who has its name."""
+    """Keep the commands whose names are free, and report the owner of each other name."""
     free: list[Command] = []
     problems: list[Problem] = []
     for command in plugin.commands:
@@ -411,12 +413,14 @@ def _free_commands(
             free.append(command)
             continue
         message = f"the command '/{command.name}' of plugin '{plugin.name}' is shadowed: the name belongs to {taken_by}"
-        problems.append(Problem("name_taken", message, "rename the command; the others work", "warning"))
+        problems.append(
+            Problem("name_taken", message, ("rename the command; the plugin's other commands work"), "warning")
+        )
     return tuple(free), problems
 
 
 def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
-    """Names that need no change keep theirs; of others that would meet, each later one gets a suffix."""
+    """Map full names to names for agents: valid names stay; among colliding ones, later ones get a suffix."""
     given = {full: full for full in owners if tool_names.model_name(full) == full}
     taken = set(given)
     for full in owners:
@@ -427,7 +431,7 @@ def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
 
 
 def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
-    """Return the other names of all tools. What always works comes before what works while it is clear."""
+    """Return the other names of all tools. Names that always work come before those that work while unambiguous."""
     bare = Counter(tool.own_name for tool, _ in owners.values())
     qualified = [(full, list(_qualified(tool, entry.plugin))) for full, (tool, entry) in owners.items()]
     ranked = chain(

@@ -1,7 +1,7 @@
-"""What agents get to see of tools: names, descriptions, schemas, hints; and what that costs them. Pure.
+"""What agents see of tools (names, descriptions, schemas, hints), and its cost in tokens. Pure.
 
-A plugin's schema may be anything. What leaves here is an object schema that every client takes, and says no more and
-no less than the plugin's own.
+A plugin's schema may be anything. The result is an object schema that every client accepts, equivalent to the plugin's
+own.
 """
 
 from typing import Any, Literal
@@ -14,12 +14,12 @@ from anyplug.formats import registry
 from anyplug.model import permissions
 from anyplug.model.types import Command, Tool
 
-CHARACTERS_PER_TOKEN = 4  # what tokenizers make of English and JSON, roughly; an exact one would be a heavy dependency
-LARGE_TOKENS = 10_000  # a twentieth of the 200,000 that agents usually have: more than that and few want every schema
-LONGEST_ABOUT = 200  # characters of a plugin's own description, which each of its tools carries along
-HEADER = "x-mcp-header"  # would have a client repeat arguments in HTTP headers, past us
+CHARACTERS_PER_TOKEN = 4  # a rough average for English and JSON; an exact tokenizer would be a heavy dependency
+LARGE_TOKENS = 10_000  # a twentieth of an agent's usual 200,000: beyond that, few want every schema
+LONGEST_ABOUT = 200  # characters of a plugin's own description, which is repeated in each of its tools
+HEADER = "x-mcp-header"  # would make clients repeat arguments in HTTP headers, bypassing us
 
-# What can destroy something, here or elsewhere, or have others do it.
+# Permissions that can destroy something, here or elsewhere, directly or through others.
 _WRITING = frozenset({"filesystem:write", "shell:exec", "network", permissions.CALL})
 _READING = frozenset(
     {
@@ -30,11 +30,11 @@ _READING = frozenset(
         permissions.REWRITE_CALLS,
         permissions.REWRITE_TEXT,
     }
-)  # what its tools cannot change anything with: guarding and rewriting is not done by tools
+)  # permissions that tools cannot change anything with: tools neither guard nor rewrite
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a client may want to know before it lets a model call a tool."""
+    """Hints for a client before it lets a model call a tool."""
 
     title: str = ""
     read_only_hint: bool | None = None
@@ -55,7 +55,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 def definition(tool: Tool, entry: Entry, snapshot: Snapshot, *, is_confining: bool) -> Definition:
-    """Say what an agent sees of a tool."""
+    """Return a tool as an agent sees it."""
     return Definition(
         name=snapshot.model_names.get(tool.name, tool.name),
         title=tool.title,
@@ -67,7 +67,7 @@ def definition(tool: Tool, entry: Entry, snapshot: Snapshot, *, is_confining: bo
 
 
 def describe(tool: Tool | Command, entry: Entry) -> str:
-    """Describe a tool or a command, under its plugin's name; with what the plugin says about itself."""
+    """Describe a tool or command, with its plugin's name and the plugin's own description."""
     plugin = entry.plugin
     said = f"[Plugin: {plugin.name}] {tool.description}".rstrip()
     describes_itself = registry.BY_NAME[plugin.format].DESCRIBES_ITSELF
@@ -76,7 +76,7 @@ def describe(tool: Tool | Command, entry: Entry) -> str:
 
 
 def hints(tool: Tool, entry: Entry, *, is_confining: bool) -> Hints:
-    """Say what a tool can do by what its plugin was granted; where nothing holds it to that, it can do anything."""
+    """Derive hints from the plugin's grants; without a sandbox, assume it can do anything."""
     if tool.name in OURS:
         return Hints(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     granted = {permissions.kind(permission) for permission in entry.standing.granted}
@@ -91,23 +91,23 @@ def hints(tool: Tool, entry: Entry, *, is_confining: bool) -> Hints:
 
 
 def tokens(defined: Definition) -> int:
-    """Estimate what a tool's definition takes of an agent's context: its JSON, at four characters a token."""
+    """Estimate how many tokens a tool's definition takes: its JSON, at four characters per token."""
     return -(-len(msgspec.json.encode(defined)) // CHARACTERS_PER_TOKEN)
 
 
 def chosen(view: View, definitions: list[Definition]) -> Literal["all", "search"]:
-    """Say whether a caller gets all of these tools, or those to search them with."""
+    """Decide whether a caller gets all of these tools, or tools to search them with."""
     if view.surface == "auto":
         return "search" if sum(map(tokens, definitions)) > LARGE_TOKENS else "all"
     return view.surface
 
 
 def object_schema(given: Any) -> dict[str, Any]:
-    """Make a schema that every client takes of whatever a plugin wrote; arguments are always objects."""
+    """Turn whatever a plugin wrote into a schema that every client accepts; arguments are always objects."""
     schema = _plain(given) if isinstance(given, dict) else {}
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        # No arguments would ever fit it. The plugin takes what it takes, so nothing is promised.
+        # No arguments could ever match it, so accept anything and leave the check to the plugin.
         return {"type": "object"}
     schema["type"] = "object"
     properties, required = schema.get("properties"), schema.get("required")
@@ -117,7 +117,7 @@ def object_schema(given: Any) -> dict[str, Any]:
     if "required" in schema:
         names = required if isinstance(required, list) else []
         schema["required"] = [name for name in names if isinstance(name, str)]
-        if not schema["required"]:  # older drafts do not allow an empty one
+        if not schema["required"]:  # older drafts do not allow an empty list
             del schema["required"]
     if not isinstance(schema.get("$schema", ""), str):
         del schema["$schema"]
@@ -125,7 +125,7 @@ def object_schema(given: Any) -> dict[str, Any]:
 
 
 def _output_schema(tool: Tool) -> dict[str, Any] | None:
-    """Return the schema of structured results, if it is one of objects: clients check results by it."""
+    """Return the schema of structured results, if it is one of objects: clients check results against it."""
     given = tool.output_schema
     if given is None or given.get("type") != "object":
         return None
@@ -133,7 +133,7 @@ def _output_schema(tool: Tool) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Copy a schema without what a plugin has no business to ask of a client."""
+    """Copy a schema without instructions to clients that a plugin must not give."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items() if key != HEADER}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Finds tools by words: names, titles, descriptions and plugins, ranked, and forgiving of typing errors. Pure.
+"""Find tools by words in names, titles, descriptions and plugins, ranked and tolerant of typos. Pure.
 
-The ranking is BM25 over weighted words. A word that no tool has counts as those that are close to it, for less.
+The ranking is BM25 over weighted words. A word that no tool has matches similar words, with less weight.
 """
 
 import math
@@ -13,22 +13,22 @@ import msgspec
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.model.types import Tool
 
-SATURATION = 1.2  # BM25's k1: how soon a word that is repeated counts no more
-LENGTH = 0.5  # BM25's b: how much long texts count less; descriptions differ for no good reason
-NAME, PLUGIN, TEXT = 4, 2, 1  # how often a word counts, by where it stands
-CLOSE = 0.5  # what a word counts that is only near the one asked for
+SATURATION = 1.2  # BM25's k1: how soon repetitions of a word stop adding weight
+LENGTH = 0.5  # BM25's b: how much long texts are penalised; the length of descriptions means little
+NAME, PLUGIN, TEXT = 4, 2, 1  # weight of a word by where it occurs
+CLOSE = 0.5  # weight of a word that is only similar to the one asked for
 SHORTEST_PREFIX = 3  # letters: "fore" finds "forecast"
-ONE_SLIP, TWO_SLIPS = 4, 8  # letters that a word must have to be allowed typing errors
-_SEAMS = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])")  # within names that have humps
+ONE_SLIP, TWO_SLIPS = 4, 8  # minimum letters of a word for one or two typos
+_SEAMS = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[A-Z][a-z])")  # word boundaries in camel case
 _WORDS = re.compile(r"[^\W_]+")
-_COMMON = frozenset(  # words that say nothing about a tool
+_COMMON = frozenset(  # stop words
     """a an and are as at be by for from has i in into is it its me my of on or that the this to what with
     you""".split()  # noqa: SIM905 - a list would be longer and no clearer
 )
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A tool that was found, and how well it fits."""
+    """A match and its score."""
 
     tool: Tool
     entry: Entry
@@ -50,7 +50,7 @@ class Index:
                 self._holders.setdefault(word, []).append(number)
 
     def find(self, query: str, most: int) -> list[Found]:
-        """Return the tools that fit best, the best first; all in their order if nothing is asked for."""
+        """Return the best matches, best first; all tools in order for an empty query."""
         exact = self._named(query)
         scores: dict[int, float] = {} if exact is None else {exact: math.inf}
         asked = words(query)
@@ -64,7 +64,7 @@ class Index:
         return [Found(*self._tools[number], scores[number]) for number in best]
 
     def _named(self, query: str) -> int | None:
-        """Find a tool that is called just so."""
+        """Find a tool with exactly this name."""
         name = query.strip()
         full = self._snapshot.aliases.get(name, name)
         return next((number for number, (tool, _) in enumerate(self._tools) if tool.name == full), None)
@@ -76,7 +76,7 @@ class Index:
         return rarity * often * (SATURATION + 1) / (often + room)
 
     def _like(self, word: str) -> dict[str, float]:
-        """Return the words of tools that may be meant by a word, each with what it counts."""
+        """Return the known words that may be meant by a word, each with its weight."""
         if word in self._holders:
             return {word: 1.0}
         starts = {known: CLOSE for known in self._holders if len(word) >= SHORTEST_PREFIX and known.startswith(word)}
@@ -87,7 +87,7 @@ class Index:
 
 
 def words(text: str) -> list[str]:
-    """Divide a text or a name into plain words: `getHTTPStatus_code` has four."""
+    """Split a text or name into plain words: `getHTTPStatus_code` has four."""
     found = (_stem(part.lower()) for part in _WORDS.findall(_SEAMS.sub(" ", text)))
     return [word for word in found if word not in _COMMON]
 
@@ -113,7 +113,7 @@ def _parameters(tool: Tool) -> Iterable[str]:
 
 
 def _stem(word: str) -> str:
-    """Cut English endings off, so that `file` finds `files`, and `searching` finds `search`."""
+    """Remove English endings, so that `file` finds `files`, and `searching` finds `search`."""
     if len(word) > ONE_SLIP and not word.endswith("ss"):
         for ending, rest in (("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
             if word.endswith(ending):
@@ -123,7 +123,7 @@ def _stem(word: str) -> str:
 
 
 def _is_within(left: str, right: str, slips: int) -> bool:
-    """Whether one word becomes another by so few letters added, left out, replaced or swapped with the next."""
+    """Return whether two words are at most this many insertions, deletions, replacements or swaps apart."""
     if abs(len(left) - len(right)) > slips:
         return False
     before: list[int] = []

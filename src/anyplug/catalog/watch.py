@@ -1,4 +1,4 @@
-"""Sees changes in plugin folders while the host is up, and says which plugins have another digest."""
+"""Watch plugin folders while the host runs, and detect plugins whose digest changed."""
 
 import os
 import time
@@ -11,25 +11,25 @@ from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.home.digest import CONFIG, NEVER, SWITCHED
 
-STEP_MS = 10  # how long a burst must pause to be over
-DEBOUNCE_MS = 200  # how long a burst may last
-DECIDED_MS = 500  # between looks whether somebody decided something, and for roots that do not exist yet
-LOOK_AGAIN_MS = 3_000  # after something went wrong
-LONG_S = 0.05  # a look that took longer is followed by a rest
-REST = 9  # times as long as the look took: a plugin that never stops writing has a tenth of our time, and no more
+STEP_MS = 10  # a pause this long ends a burst of changes
+DEBOUNCE_MS = 200  # the longest burst
+DECIDED_MS = 500  # between checks for new decisions, and for roots that do not exist yet
+LOOK_AGAIN_MS = 3_000  # after an error
+LONG_S = 0.05  # a check that took longer is followed by a pause
+REST = 9  # times as long as the check took: a plugin that never stops writing takes at most a tenth of our time
 LONGEST_REST_S = 30.0
 
 
 async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio.Event) -> AsyncIterator[None]:
-    """Yield each time something happened that the snapshot should know of, until `stop`.
+    """Yield each time something happened that requires a new snapshot, until `stop`.
 
-    The watching thread cannot be cancelled, only stopped: who cancels without stopping waits for DECIDED_MS.
+    The watching thread cannot be cancelled, only stopped: cancelling without stopping waits for DECIDED_MS.
     """
-    from watchfiles import awatch  # 52 ms, and only a host that stays up watches
+    from watchfiles import awatch  # takes 52 ms to import, and only a long-running host watches
 
     decisions = catalog.approvals.mark
     seen = decisions.size()
-    was_blind = True  # whether something may have changed between the last look and the watch that was set after it
+    was_blind = True  # whether something may have changed between the last check and the watch that followed it
     while not stop.is_set():
         watched = _folders(catalog, current())
         try:
@@ -47,7 +47,7 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                     yield
                 begun = time.monotonic()
                 paths = {path for _, path in batch}
-                # In a thread: what changed has to be hashed, however large it is.
+                # In a thread, because changed files must be hashed, however large they are.
                 matters = await anyio.to_thread.run_sync(_matters, paths, catalog, current()) if paths else False
                 if matters:
                     yield
@@ -60,14 +60,14 @@ async def changes(catalog: Catalog, current: Callable[[], Snapshot], stop: anyio
                     yield
                     was_blind = True
                     break
-        except (OSError, RuntimeError):  # a folder went away just now, or the machine has no more watches to give
+        except (OSError, RuntimeError):  # a folder has just disappeared, or the machine is out of watches
             await anyio.sleep(LOOK_AGAIN_MS / 1000)
             yield
             was_blind = True
 
 
 def _folders(catalog: Catalog, snapshot: Snapshot) -> list[str]:
-    """List what to watch: the roots that exist, and plugins that lie elsewhere."""
+    """List what to watch: the existing roots, and plugins elsewhere."""
     roots = [os.path.realpath(root) for root in catalog.roots if os.path.isdir(root)]
     elsewhere = {
         entry.plugin.path
@@ -78,7 +78,7 @@ def _folders(catalog: Catalog, snapshot: Snapshot) -> list[str]:
 
 
 def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
-    """Whether a change can be seen from outside: a folder came or went, or a plugin has another digest."""
+    """Return whether a change is visible from outside: a folder was added or removed, or a digest changed."""
     entries = {entry.plugin.path: entry for entry in snapshot.entries}
     touched = set()
     for path in paths:
@@ -87,15 +87,15 @@ def _matters(paths: set[str], catalog: Catalog, snapshot: Snapshot) -> bool:
             return True
         inside = os.path.relpath(path, owner).split(os.sep)
         if inside in (["."], [CONFIG], [SWITCHED]):
-            return True  # the folder itself, or what switches it or its tools on and off
+            return True  # the folder itself, or what enables and disables it or its tools
         if not NEVER.intersection(inside):
             touched.add(owner)
     return any(_has_changed(entries[path], catalog) for path in touched)
 
 
 def _has_changed(entry: Entry, catalog: Catalog) -> bool:
-    """Whether a plugin is another than the snapshot has it; a call may have seen its new digest before us."""
-    before = entry.standing.digest  # empty where nobody needed it yet
+    """Return whether a plugin differs from the snapshot; a call may have seen its new digest before us."""
+    before = entry.standing.digest  # empty if it was not needed yet
     try:
         return not before or catalog.digest(entry.plugin).value != before
     except OSError:
@@ -103,7 +103,7 @@ def _has_changed(entry: Entry, catalog: Catalog) -> bool:
 
 
 def _file_has_changed(catalog: Catalog, snapshot: Snapshot) -> bool:
-    """Whether a file that holds an approved plugin has another one in it; such files lie in folders full of others."""
+    """Return whether a file with an approved plugin has changed; such files are in folders full of others."""
     return any(
         entry.plugin.is_file and entry.state == "approved" and _has_changed(entry, catalog)
         for entry in snapshot.entries

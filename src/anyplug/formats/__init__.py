@@ -1,1 +1,1 @@
-"""One module for each plugin format: a folder becomes a Plugin, a call becomes that format's bytes."""
+"""One module for each plugin format: turn a folder into a Plugin, and a call into the format's bytes."""

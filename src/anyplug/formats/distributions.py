@@ -1,6 +1,6 @@
-"""Formats of other distributions: modules that entry points of the group `anyplug.formats` name.
+"""Third-party formats: modules named by entry points of the group `anyplug.formats`.
 
-Their code runs in the host and outside the sandbox, so only what a person named in the settings is imported.
+Their code runs in the host and outside the sandbox, so only formats that a person named in the settings are imported.
 """
 
 import sys
@@ -14,7 +14,7 @@ GROUP = "anyplug.formats"
 
 
 def bring(name: str) -> Format:
-    """Import the format of this name; raises ConfigError with the cure."""
+    """Import the format of this name; raises ConfigError with a hint."""
     leave_out = f"or remove '{name}' from `formats` in settings.toml"
     found = {
         f"{entry.value} of {_distribution(entry)}": entry for entry in metadata.entry_points(group=GROUP, name=name)
@@ -22,7 +22,7 @@ def bring(name: str) -> Format:
     if not found:
         raise ConfigError(
             f"the format '{name}' is not installed, so its plugins are not found",
-            f"install the package that has it with `{sys.executable} -m pip install PACKAGE`, {leave_out}",
+            f"install the package that provides it with `{sys.executable} -m pip install PACKAGE`, {leave_out}",
         )
     if len(found) > 1:
         raise ConfigError(
@@ -40,12 +40,12 @@ def bring(name: str) -> Format:
     lacking = missing(format)
     if lacking:
         raise ConfigError(
-            f"the format '{name}' of {package} cannot be used: it lacks {', '.join(lacking)}",
+            f"the format '{name}' of {package} is invalid: it lacks {', '.join(lacking)}",
             f"update {package}, which was written for another version of anyplug, {leave_out}",
         )
     if name != format.NAME:
         raise ConfigError(
-            f"the format '{name}' of {package} cannot be used: it calls itself '{format.NAME}'",
+            f"the format '{name}' of {package} is invalid: its NAME is '{format.NAME}'",
             f"its entry point and its NAME must be the same; update {package}, {leave_out}",
         )
     checked: Format = format

@@ -1,4 +1,4 @@
-"""The formats, in the order in which a folder is looked at."""
+"""The formats, in the order in which a folder is tried."""
 
 import importlib
 import os
@@ -19,26 +19,26 @@ from anyplug.model.errors import ConfigError
 from anyplug.model.types import Plugin, Problem
 
 FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
-BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}  # and those that were brought
+BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}  # and imported ones
 _OURS = frozenset(BY_NAME)
 
 
-# Whose folders are searched first, and who is offered first.
+# In which order folders are searched and formats offered.
 PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
-# Configurations of other programs, parts of which are plugins: so far, only those of MCP clients.
+# Configurations of other programs that contain plugins: so far, only those of MCP clients.
 load_client = mcp.load_client
 client_pieces = config_file.pieces
 BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
-PLAIN: Format = cyclop  # as what programs run that belong to no plugin: one process, told nothing of ours
+PLAIN: Format = cyclop  # for programs that belong to no plugin: one process, without variables of ours
 
 
 def bring(names: Sequence[str]) -> list[ConfigError]:
-    """Import the formats of other distributions that a person named; return why some of them cannot be used."""
+    """Import the third-party formats that a person named; return why some of them are invalid."""
     faults = []
     for name in names:
         if name in BY_NAME:
             continue
-        from anyplug.formats import distributions  # takes 20 ms, and few people name a format
+        from anyplug.formats import distributions  # takes 20 ms to import, and few people name a format
 
         try:
             BY_NAME[name] = distributions.bring(name)
@@ -48,14 +48,14 @@ def bring(names: Sequence[str]) -> list[ConfigError]:
 
 
 def others(names: Sequence[str]) -> tuple[Format, ...]:
-    """Return the formats of other distributions that were brought, of these names."""
+    """Return the imported third-party formats of these names."""
     return tuple(BY_NAME[name] for name in dict.fromkeys(names) if name in BY_NAME and name not in _OURS)
 
 
 def standard_roots(home: Home, project: str, names: Sequence[str] = ()) -> list[str]:
     """List the folders that are searched for plugins, first to last, from the project folder outwards.
 
-    `names` are the formats of other distributions that a person named.
+    `names` are the third-party formats that a person named.
     """
     formats = (*PRECEDENCE, *others(names))
     return [
@@ -67,18 +67,18 @@ def standard_roots(home: Home, project: str, names: Sequence[str] = ()) -> list[
 
 
 def private_places(project: str, names: Sequence[str] = ()) -> list[str]:
-    """List the folders besides ours that hold nothing but plugins and their data."""
+    """List the folders besides ours that contain only plugins and their data."""
     formats = (*PRECEDENCE, *others(names))
     return [os.path.join(project, ".anyplug"), *(place for one in formats for place in one.private_places(project))]
 
 
 def title(name: str) -> str:
-    """Return what people call a format; a question mark for a folder that is of none."""
+    """Return a format's title; a question mark for a folder of no format."""
     return BY_NAME[name].TITLE if name in BY_NAME else name or "?"
 
 
 def reserved_by(name: str, format: str) -> str:
-    """Say whose a tool's name is, if a plugin of this format may not have it."""
+    """Return who owns a tool's name, if a plugin of this format may not have it."""
     for other in BY_NAME.values():
         if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
             return f"a reserved prefix, '{other.TOOL_PREFIX}'"
@@ -87,12 +87,12 @@ def reserved_by(name: str, format: str) -> str:
 
 
 def has_reserved_prefix(name: str) -> bool:
-    """Whether a tool's name begins like those of one format only."""
+    """Return whether a tool's name begins like those of one format only."""
     return any(format.TOOL_PREFIX and name.startswith(format.TOOL_PREFIX) for format in BY_NAME.values())
 
 
 def command_reserved_by(name: str) -> str:
-    """Say whose a slash command's name is, if no plugin may have it."""
+    """Return who owns a slash command's name, if no plugin may have it."""
     if name in tool_names.OUR_COMMANDS:
         return "a command of anyplug"
     return next(
@@ -101,13 +101,13 @@ def command_reserved_by(name: str) -> str:
 
 
 def peer(plugin: Plugin, terms: Terms, listener: PeerListener) -> Peer:
-    """Make one run of a plugin that stays up; it is not started yet."""
+    """Create one run of a long-running plugin; it is not started yet."""
     made: Peer = _imported(BY_NAME[plugin.format].PEER)(plugin, terms, listener)
     return made
 
 
 def lint(plugin: Plugin) -> list[Problem]:
-    """Look closer at a plugin than reading it does, for those who write it."""
+    """Check a plugin more closely than reading it does, for its author."""
     format = BY_NAME.get(plugin.format)
     return list(_imported(format.LINT)(plugin)) if format is not None and format.LINT else []
 
@@ -119,16 +119,16 @@ def _imported(name: str) -> Callable[..., Any]:
 
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
-    """Name the files of a plugin's folder that count for the digest whatever they look like."""
+    """Return the files of a plugin's folder that count for the digest whatever their type."""
     format = BY_NAME[plugin.format]
     named = format.named_files(plugin)
     if format.NAME in _OURS:
         return named
-    return tuple(sorted({format.MANIFEST, *named}))  # the digest knows only our formats' manifests by their names
+    return tuple(sorted({format.MANIFEST, *named}))  # the digest knows only our formats' manifests
 
 
 def load(folder: Folder, names: Sequence[str] = ()) -> Plugin | None:
-    """Read a folder as what it is; None if it is no plugin. `names` are formats of other distributions."""
+    """Read a folder in its format; None if it is not a plugin. `names` are third-party formats."""
     for format in (*FORMATS, *others(names)):
         if os.path.lexists(f"{folder.path}/{format.MANIFEST}"):
             plugin = format.load(folder) if format.NAME in _OURS else _load_by_other(format, folder)
@@ -142,11 +142,11 @@ def _load_by_other(format: Format, folder: Folder) -> Plugin | None:
         return format.load(folder)
     except Exception as error:  # noqa: BLE001 - a stranger's code, and the other plugins go on
         said = f"the format '{format.NAME}' failed to read {folder.found_at}: {type(error).__name__}: {error}"
-        return broken(folder, said, f"report it to those who wrote the format, or check {format.MANIFEST}")
+        return broken(folder, said, f"report it to the authors of the format, or check {format.MANIFEST}")
 
 
 def broken(folder: Folder, message: str, hint: str) -> Plugin:
-    """Return an entry for a folder that could not even be looked into."""
+    """Return an entry for a folder that could not even be read."""
     return Plugin(
         name=os.path.basename(folder.found_at),
         format="",

@@ -1,1 +1,1 @@
-"""Ways in: they parse, call the host and render; no rule lives here."""
+"""The frontends: they parse, call the host and render; they contain no rules."""

@@ -1,4 +1,4 @@
-"""How things look to programs: the JSON shapes that every frontend gives. Pure."""
+"""JSON for programs: the shapes shared by all frontends. Pure."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from anyplug.model import permissions
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Endpoint, Plugin, Problem, Result, Tool
 
-if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at plugins needs none of them
+if TYPE_CHECKING:  # some need an event loop, all slow down the start, and reading plugins needs none of them
     from anyplug.audit.audit_log import Numbered
     from anyplug.call.chains import ChainOutcome
     from anyplug.call.job_store import Job
@@ -20,11 +20,11 @@ if TYPE_CHECKING:  # some need an event loop, all cost start-up, and looking at 
     from anyplug.model.types import Note
     from anyplug.peers.slot import Place
 
-HEALTHS = ("running", "idle", "restarting", "given_up")  # from well to worst
+HEALTHS = ("running", "idle", "restarting", "given_up")  # from best to worst
 
 
 def warnings_of(result: Result) -> list[str]:
-    """Return what a person should hear about a call; a plugin's own metadata may hold something else there."""
+    """Return a call's warnings for a person; a plugin's own metadata may have another type there."""
     said = result.metadata.get("warnings")
     return [str(warning) for warning in said] if isinstance(said, list) else []
 
@@ -45,7 +45,7 @@ def problem_shape(problem: Problem) -> dict[str, Any]:
 
 
 def entry_shape(entry: Entry, health: str = "idle") -> dict[str, Any]:
-    """Return a plugin as `list` shows it; `health` is that of what stays up."""
+    """Return a plugin as `list` shows it; `health` is for long-running plugins."""
     plugin = entry.plugin
     return {
         "name": plugin.name,
@@ -67,7 +67,7 @@ def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
     """Return a tool as `tools` shows it."""
     return {
         "name": tool.name,
-        "model_name": snapshot.model_names.get(tool.name, ""),  # none of a name that another has
+        "model_name": snapshot.model_names.get(tool.name, ""),  # none if another tool has the name
         "plugin": tool.plugin,
         "format": entry.format,
         "description": tool.description,
@@ -77,7 +77,7 @@ def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a plugin's configuration; of secrets, only whether they are set."""
+    """Return a plugin's configuration; for secrets, only whether they are set."""
     return [
         {
             "name": key.name,
@@ -101,7 +101,7 @@ def process_shape(places: "list[Place]") -> dict[str, Any]:
 
 
 def _place_shape(place: "Place") -> dict[str, Any]:
-    """Return how one process does; of one that is down, what its last run said."""
+    """Return the status of one process; if it is down, with the end of its last run's output."""
     session = place.session
     is_up = session is not None and place.peer is not None
     return {
@@ -119,7 +119,7 @@ def _place_shape(place: "Place") -> dict[str, Any]:
 
 
 def server_shape(endpoint: Endpoint) -> dict[str, Any]:
-    """Return how an MCP server is reached, without what looks like a secret; of headers only the names."""
+    """Return how an MCP server is reached, without secrets; for headers only the names."""
     from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
 
     return {
@@ -133,7 +133,7 @@ def server_shape(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
-    """Return what a plugin registered, each with who has its name if it is not the plugin itself."""
+    """Return what a plugin registered, each with the owner of its name if that is another plugin."""
     shadowed = {problem.message for problem in entry.problems if problem.code == "name_taken"}
 
     def shape(kind: str, name: str, active: bool) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
 
 
 def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, Any]:
-    """Return what came of a slash command."""
+    """Return the outcome of a slash command."""
     return {
         "command": outcome.command,
         "plugin": outcome.plugin,
@@ -161,12 +161,12 @@ def command_shape(outcome: "CommandOutcome", notes: "list[Note]") -> dict[str, A
 
 
 def confinement_shape(held_by: "Protection | None") -> dict[str, Any] | None:
-    """Return what holds a plugin; of one that cannot run, nothing."""
+    """Return how a plugin is confined; None if it cannot run."""
     return None if held_by is None else msgspec.to_builtins(held_by)
 
 
 def approval_shape(approval: "Approval | None") -> dict[str, bool] | None:
-    """Return how a plugin was approved; of one that was not, nothing."""
+    """Return how a plugin was approved; None if it was not."""
     if approval is None or not approval.approved:
         return None
     return {

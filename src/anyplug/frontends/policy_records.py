@@ -1,4 +1,4 @@
-"""Audit records of agents' own tools that policies refused: `anyplug eval`, by itself or through the daemon."""
+"""Audit records of agents' own tools that policies refused, with `anyplug eval` or through the daemon."""
 
 import os
 import time
@@ -12,8 +12,8 @@ from anyplug.model.untrusted_text import for_people
 from anyplug.policy.eval_requests import RecordRefusal, Refused
 
 UNGUESSABLE = 8  # bytes of a record's id
-LONGEST = 200  # characters of a name that the agent gave
-LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote what the agent sent
+LONGEST = 200  # characters of a name that the agent sent
+LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote the agent
 
 
 def recorder(home: Home, settings: Settings) -> RecordRefusal:

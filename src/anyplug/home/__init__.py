@@ -1,1 +1,1 @@
-"""What lies on disk: settings, database, journal, logs, digests, snapshots of code."""
+"""What is on disk: settings, database, journal, logs, digests, code snapshots."""

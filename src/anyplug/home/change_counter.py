@@ -1,7 +1,7 @@
-"""A mark: a file that grows by a byte with each change of something, so that one look says whether there was one.
+"""A change counter: a file that grows by a byte with each change, so that one `stat` shows whether anything changed.
 
-It grows before the change is committed, and its new size is committed with the change. Who reads both and finds
-them equal has read all changes up to that size; who does not has to read again.
+It grows before the change is committed, and its new size is committed with the change. A reader who finds both equal
+has read all changes up to that size; otherwise it must read again.
 """
 
 import os
@@ -10,20 +10,20 @@ from anyplug.model.errors import StoreError
 
 
 class Mark:
-    """A file that only ever grows. None counts as an empty one."""
+    """A file that only ever grows. A missing file counts as empty."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def size(self) -> int:
-        """Look at it."""
+        """Return its size."""
         try:
             return os.stat(self.path).st_size
         except OSError:
             return 0
 
     def grow(self) -> int:
-        """Let it grow; give its new size. Raises StoreError. For who holds the lock under which changes are made."""
+        """Grow the file and return its new size. Raises StoreError. The caller must hold the lock for changes."""
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:

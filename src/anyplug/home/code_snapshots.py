@@ -2,11 +2,11 @@
 
     <home>/snapshots/DIGEST[+config]/files/...    what runs
     <home>/snapshots/DIGEST[+config]/index        each entry with its hash, which together make up the digest
-    <home>/snapshots/.work/...                    where overlays work while a sandbox is up
+    <home>/snapshots/.work/...                    overlay work folders while a sandbox runs
 
-A snapshot is copied and hashed in one read, beside its place, and renamed into it when the hash is right: so it holds
-what was approved and nothing else, whoever changes the plugin meanwhile. It is verified when a host first uses it.
-Plugins cannot see this folder. Knows nothing of sandboxes.
+A snapshot is copied and hashed in one read to a temporary name, and renamed into place if the hash is right. So it
+contains exactly what was approved, even if the plugin changes meanwhile. A host verifies a snapshot before its first
+use. Plugins cannot see this folder. Knows nothing about sandboxes.
 """
 
 import fcntl
@@ -27,35 +27,39 @@ from anyplug.home.untrusted_files import Budget, HeldFolder
 from anyplug.model.untrusted_text import for_people
 
 FILES, INDEX, WORK, EMPTY = "files", "index", ".work", "empty"
-WITH_CONFIG = "+config"  # of one in which the person's values are shown, too
+WITH_CONFIG = "+config"  # with a place for the user's configuration values
 STAGED = ".staged-"
-CHANCE = 8  # bytes in the name of what is not there yet
+CHANCE = 8  # random bytes in a temporary name
 CHUNK = untrusted_files.CHUNK
-READ_ONLY, RUNNABLE, WRITABLE = 0o444, 0o555, 0o644  # the last for data, of which a plugin may have an own version
-ABANDONED_S = 3600.0  # a copy that was begun so long ago will not be finished
-UNUSED_S = 24 * 3600.0  # what no approval names goes when nobody used it for so long
-# Links to these stay links: an interpreter finds its libraries by where it lies.
+READ_ONLY, RUNNABLE, WRITABLE = (
+    0o444,
+    0o555,
+    0o644,
+)  # the last for data, which a plugin may replace with its own version
+ABANDONED_S = 3600.0  # a copy started this long ago will not be finished
+UNUSED_S = 24 * 3600.0  # a snapshot that no approval names is removed after this long without use
+# Links to these stay links: an interpreter finds its libraries by its own location.
 INTERPRETERS = ("python", "pypy", "node", "ruby", "perl", "deno", "bun")
 SYSTEM = ("/usr/", "/bin/", "/lib", "/opt/", "/nix/", "/snap/")
 
 
 class Changed(Exception):
-    """What is to be copied is not what was looked at. The text says which file."""
+    """The files to copy are not the ones that were checked. The text names the file."""
 
 
 class Entry(NamedTuple):
     """One file or link of a snapshot."""
 
     path: str
-    mode: int  # of the original, as the digest counts it
-    sha: str  # as in the digest; of what does not count, its own
+    mode: int  # of the original, as counted in the digest
+    sha: str  # as in the digest; for an entry that does not count, its own hash
     counts: bool
-    link: str = ""  # where the original led
-    is_kept: bool = True  # else it is a part of the digest, and nothing is stored for it
+    link: str = ""  # target of the original link
+    is_kept: bool = True  # whether it is stored; otherwise it is only part of the digest
 
 
 class Snapshot:
-    """A snapshot that is in use, and stays until `release`."""
+    """A snapshot in use, which is kept until `release`."""
 
     def __init__(self, folder: str, lock: int) -> None:
         self.files = os.path.join(folder, FILES)
@@ -63,7 +67,7 @@ class Snapshot:
         self._works: list[str] = []
 
     def work(self) -> str:
-        """Make a folder in which overlays can work; it goes with `release`, or after us if we are killed."""
+        """Create a work folder for overlays. It is removed with `release`, or by the next host if we are killed."""
         store = os.path.dirname(os.path.dirname(self.files))
         path = os.path.join(store, WORK, secrets.token_hex(CHANCE))
         make_private(os.path.join(path, EMPTY))
@@ -72,7 +76,7 @@ class Snapshot:
         return path
 
     def release(self) -> None:
-        """Let it go when nobody else needs it."""
+        """Release it; it can be removed once nobody uses it."""
         while self._works:
             with suppress(OSError):
                 untrusted_files.remove(self._works.pop())
@@ -88,16 +92,16 @@ class Snapshots:
         self._verified: set[str] = set()
 
     def path(self, value: str, *, config: bool = False) -> str:
-        """Return where the snapshot of a digest is, or would be."""
+        """Return the path of a digest's snapshot, whether or not it exists."""
         return os.path.join(self.folder, value + (WITH_CONFIG if config else ""))
 
     def hold(
         self, root: str, reading: Reading, *, config: bool = False, whole: tuple[str, ...] | None = None
     ) -> Snapshot:
-        """Return the snapshot of a plugin as it was read, made now if there is none.
+        """Return the snapshot of a plugin as it was read, creating it if needed.
 
-        `config`: with a place for the person's values. `whole`: the plugin writes beside its code, so only what counts
-        is copied, and of these folders everything. Raises Changed if the plugin is another by now, and OSError.
+        `config`: with a place for the user's values. `whole`: the plugin writes next to its code, so only what counts
+        is copied, and everything in these folders. Raises Changed if the plugin has changed since, and OSError.
         """
         key = os.path.basename(self.path(reading.digest, config=config))
         held = self._held(key)
@@ -105,11 +109,11 @@ class Snapshots:
             self._make(root, reading, whole, key, config=config)
             held = self._held(key)
         if held is None:
-            raise OSError(f"the snapshot {self.folder}/{key} is gone again")
+            raise OSError(f"the snapshot {self.folder}/{key} was removed again")
         return held
 
     def size(self, value: str) -> int:
-        """Return how many bytes the snapshots of a digest take."""
+        """Return the size in bytes of a digest's snapshots."""
         found = 0
         for config in (False, True):
             for folder, _, names in os.walk(self.path(value, config=config)):
@@ -117,14 +121,14 @@ class Snapshots:
         return found
 
     def collect(self, named: frozenset[str]) -> None:
-        """Remove what no approval names and nobody uses, and what was begun and never finished."""
+        """Remove snapshots that no approval names and nobody uses, and unfinished ones."""
         self._clear_work()
         with suppress(FileNotFoundError):
             for name in os.listdir(self.folder):
                 path = os.path.join(self.folder, name)
                 if name == WORK or name.removesuffix(WITH_CONFIG) in named:
                     continue
-                with suppress(OSError):  # somebody else removes it, or just made it
+                with suppress(OSError):  # another process is removing it, or just created it
                     unused_s = time.time() - os.stat(path).st_mtime
                     if name.startswith(STAGED):
                         if unused_s > ABANDONED_S:
@@ -133,7 +137,7 @@ class Snapshots:
                         self._remove(name)
 
     def _clear_work(self) -> None:
-        """Remove what hosts that were killed worked in."""
+        """Remove the work folders of hosts that were killed."""
         above = os.path.join(self.folder, WORK)
         with suppress(FileNotFoundError):
             for name in os.listdir(above):
@@ -141,13 +145,13 @@ class Snapshots:
                     path = os.path.join(above, name)
                     lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     try:
-                        if time.time() - os.stat(path).st_mtime > ABANDONED_S:  # one that was just made has no lock yet
+                        if time.time() - os.stat(path).st_mtime > ABANDONED_S:  # a new one has no lock yet
                             untrusted_files.remove(path)
                     finally:
                         os.close(lock)
 
     def _held(self, key: str) -> Snapshot | None:
-        """Return a snapshot that is there and right; one that is not is removed."""
+        """Return an existing, valid snapshot; remove an invalid one."""
         folder = os.path.join(self.folder, key)
         try:
             lock = os.open(os.path.join(folder, INDEX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -157,7 +161,7 @@ class Snapshots:
             return None
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if not os.path.exists(os.path.join(folder, INDEX)):  # it was removed while we waited
+            if not os.path.exists(os.path.join(folder, INDEX)):  # it was removed while we waited for the lock
                 os.close(lock)
                 return None
             if key not in self._verified:
@@ -174,7 +178,7 @@ class Snapshots:
         return Snapshot(folder, lock)
 
     def _remove(self, key: str) -> None:
-        """Remove a snapshot unless somebody uses it; raises OSError."""
+        """Remove a snapshot unless it is in use; raises OSError."""
         folder = os.path.join(self.folder, key)
         self._verified.discard(key)
         with suppress(FileNotFoundError):
@@ -217,14 +221,15 @@ class Snapshots:
         try:
             os.rename(staged, place)
         except OSError:
-            if not os.path.lexists(place):  # else somebody was faster, with the same
+            if not os.path.lexists(place):  # otherwise another process was faster, with the same content
                 raise
 
 
 def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str) -> Iterator[Entry]:
-    """Copy what counts, and all below the folders that are copied whole; give an entry for each.
+    """Copy what counts, and everything in folders that are copied whole; yield an entry for each.
 
-    A link to a folder elsewhere becomes a folder, unless the snapshot will be laid over the real one, which has it.
+    A link to a folder elsewhere becomes a folder, unless the snapshot is mounted over the real folder, which has the
+    link.
     """
     folders = {stamp[0][1:] for stamp in reading.folders}
     counted = {stamp[0] for stamp, sha in zip(reading.stamps, reading.hashes, strict=True) if sha}
@@ -249,7 +254,7 @@ def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str)
 
 
 def _copied_data(held: HeldFolder, at: str, stamp: Stamp, budget: Budget) -> Entry:
-    """Copy a file that does not count. No hash vouches for it, so it is reached through no link that may lead out."""
+    """Copy a file that does not count. No hash vouches for it, so links that may lead outside are not followed."""
     path, mode = stamp[0], stamp[1]
     try:
         fd = held.open(path)
@@ -279,7 +284,7 @@ def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[st
         sha = hashlib.sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
     else:
         copied = _copy(source, "" if is_link else at, path, link, budget)
-        sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # nobody may read it, neither we nor the plugin
+        sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # neither we nor the plugin may read it
         if copied and at and not is_link:
             is_kept = True
             os.chmod(at, RUNNABLE if mode & EXECUTABLE else WRITABLE if digest.is_data(path, at) else READ_ONLY)
@@ -288,7 +293,10 @@ def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[st
 
 
 def _copy(source: str, at: str, path: str, link: str, budget: Budget) -> str | None:
-    """Copy a file, or only read it; return its hash as the digest has it, of the same bytes. None: not readable."""
+    """Copy a file, or only read it; return its hash as in the digest, computed from the same bytes.
+
+    None: not readable.
+    """
     total = hashlib.sha256(_bytes(link))
     try:
         fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if link else os.O_NOFOLLOW))
@@ -298,7 +306,7 @@ def _copy(source: str, at: str, path: str, link: str, budget: Budget) -> str | N
         raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Changed(f"{for_people(path)} is no file any more")
+            raise Changed(f"{for_people(path)} is no longer a regular file")
         _write_hashed(fd, source, at, path, total, budget)
     finally:
         os.close(fd)
@@ -314,7 +322,7 @@ def _write_hashed(fd: int, source: str, at: str, path: str, total: "hashlib._Has
 
 
 def _is_right(folder: str, value: str) -> bool:
-    """Whether all that a snapshot holds has the hash that it should have, and together they are the digest."""
+    """Return whether each entry has the right hash and together they make up the digest."""
     files = os.path.join(folder, FILES)
     try:
         with open(os.path.join(folder, INDEX), encoding="ascii") as file:
@@ -330,7 +338,7 @@ def _is_right(folder: str, value: str) -> bool:
 
 
 def _total(entries: list[Entry]) -> str:
-    """Compute the digest that entries make up."""
+    """Compute the digest of all entries."""
     total = hashlib.sha256()
     for entry in entries:
         if entry.counts:
@@ -341,7 +349,7 @@ def _total(entries: list[Entry]) -> str:
 def _is_as_noted(at: str, entry: Entry) -> bool:
     found = os.lstat(at)
     if stat.S_ISLNK(found.st_mode):
-        return os.readlink(at) == entry.link  # what it leads to has an entry of its own, or lies outside
+        return os.readlink(at) == entry.link  # its target has an entry of its own, or is outside
     if not stat.S_ISREG(found.st_mode) or bool(found.st_mode & EXECUTABLE) != bool(entry.mode & EXECUTABLE):
         return False
     total = hashlib.sha256(_bytes(entry.link))
@@ -354,14 +362,14 @@ def _is_as_noted(at: str, entry: Entry) -> bool:
 
 
 def _stays_link(real: str, root: str, counted: set[str]) -> bool:
-    """Whether a link to a file stays one in a snapshot; else it becomes a copy of what it leads to."""
+    """Return whether a link to a file stays a link in a snapshot; otherwise it becomes a copy of its target."""
     if real.startswith(root + "/"):
         return real[len(root) + 1 :] in counted
     return real.startswith(SYSTEM) or os.path.basename(real).startswith(INTERPRETERS)
 
 
 def _keep_times(folder: str, root: str) -> None:
-    """Return folders the times that they had."""
+    """Restore the original times of folders."""
     for below, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):  # it may be gone by now
             found = os.stat(os.path.join(root, os.path.relpath(below, folder)))
@@ -369,7 +377,7 @@ def _keep_times(folder: str, root: str) -> None:
 
 
 def _locked(folder: str, how: int) -> int:
-    """Lock a folder; raises OSError if somebody else has."""
+    """Lock a folder; raises OSError if another process holds the lock."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, how)
@@ -380,7 +388,7 @@ def _locked(folder: str, how: int) -> int:
 
 
 def _link(path: str) -> str:
-    """Return where a link leads; empty if it is none."""
+    """Return a link's target; empty if it is not a link."""
     try:
         return os.readlink(path)
     except OSError:

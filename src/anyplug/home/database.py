@@ -1,6 +1,6 @@
-"""The host's SQLite database: connection, tables, transactions. Knows no rules about what is in it.
+"""The host's SQLite database: connection, tables, transactions. Knows no rules about its contents.
 
-Several processes use one database: WAL, and whoever writes takes the write lock first.
+Several processes share one database: WAL mode, and every writer takes the write lock first.
 """
 
 import os
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
 
-    Aside = Callable[[Callable[[], None]], object]  # does something in a thread
+    Aside = Callable[[Callable[[], None]], object]  # runs something in a thread
 
 VERSION = 4  # of the tables below
-TIDY_AFTER = 3_000  # rows; about as many as SQLite itself would let pass
-LONGEST_LOG = 10_000  # pages; whoever writes then waits for the disk, in case rows are large or many processes write
+TIDY_AFTER = 3_000  # changed rows before a checkpoint; about SQLite's own default
+LONGEST_LOG = 10_000  # pages; beyond this a writer waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
 BUSY_STEP_S = 0.01  # between attempts where SQLite itself does not wait
 
 TABLES = (
     "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE disabled (path TEXT PRIMARY KEY) WITHOUT ROWID",
-    # How many there were, as their mark has it: whoever keeps them in memory looks at that.
+    # The number of decisions, the same as the size of the change counter: caches compare the two.
     "CREATE TABLE decisions (count INTEGER NOT NULL)",
     "INSERT INTO decisions VALUES (0)",
     "CREATE TABLE digests (path TEXT PRIMARY KEY, reading BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE registrations (path TEXT PRIMARY KEY, digest TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
-    # What models read of plugins that stay up, as it was when they were first started after their approval.
+    # What models read about long-running plugins, as of their first start after approval.
     "CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
-    # Copies of policies that a person accepted: one that is gone from the disk is missed.
+    # Copies of policies that a person accepted, to notice when one is missing on disk.
     "CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
@@ -60,11 +60,11 @@ class Store:
     def __init__(self, path: str) -> None:
         self.path = path
         self.journals = os.path.join(os.path.dirname(path), "journal")  # what is not in the database yet
-        self._lock = threading.RLock()  # a reload in a thread and a call on the loop share the connection
+        self._lock = threading.RLock()  # a reload in a thread and a call on the event loop share the connection
         self._connection: sqlite3.Connection | None = None
-        self._failures: tuple[type[Exception], ...] = ()  # SQLite's, once it is imported
+        self._failures: tuple[type[Exception], ...] = ()  # SQLite's errors, once it is imported
         self._aside: Aside | None = None
-        self._tidied = 0  # changes of this connection up to which the database was tidied
+        self._tidied = 0  # changes of this connection at the last checkpoint
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         """Read rows; none if there is no database yet. Raises StoreError."""
@@ -78,7 +78,7 @@ class Store:
                 raise self._failed(error) from error
 
     def each(self, query: str, *values: Any) -> "Iterator[Any]":
-        """Read rows one by one, for who may not want them all; else as `rows`."""
+        """Read rows one by one, for callers that may not need all; otherwise like `rows`."""
         if self._connection is None and not os.path.exists(self.path):
             return
         with self._lock:
@@ -91,7 +91,7 @@ class Store:
                 cursor.close()
 
     def run(self, statement: str, *values: Any) -> int:
-        """Run one statement that writes, in a transaction of its own; give the rows touched. Raises StoreError."""
+        """Run one writing statement in its own transaction; return the number of rows changed. Raises StoreError."""
         with self._lock:
             connection = self._connection or self._open()
             try:
@@ -103,7 +103,7 @@ class Store:
 
     @contextmanager
     def writing(self) -> "Iterator[sqlite3.Connection]":
-        """Write in one transaction, alone from its first look to its end. Raises StoreError."""
+        """Write in one exclusive transaction, including its reads. Raises StoreError."""
         with self._lock:
             connection = self._connection or self._open()
             try:
@@ -112,7 +112,7 @@ class Store:
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:
-                    if connection.in_transaction:  # a full disk has ended it already
+                    if connection.in_transaction:  # a full disk has already ended it
                         connection.execute("ROLLBACK")
                     raise
             except self._failures as error:
@@ -120,13 +120,16 @@ class Store:
             self._tidy_in_time(connection)
 
     def tidy_aside(self, aside: "Aside") -> None:
-        """From now on let threads wait for the disk, and nobody who writes. For a store that is not open yet."""
+        """From now on run checkpoints in a thread, so that no writer waits for the disk.
+
+        Call before the store is opened.
+        """
         self._aside = aside
 
     def tidy(self) -> None:
-        """Move what was written from the log into the database.
+        """Checkpoint: move changes from the write-ahead log into the database.
 
-        What is not moved now is moved some other time. It has a connection of its own, and holds nobody up.
+        What is not moved now is moved later. Uses its own connection, and blocks nobody.
         """
         import sqlite3  # as in `_open`, which came first
 
@@ -149,7 +152,7 @@ class Store:
             self._aside(self.tidy)
 
     def _open(self) -> "sqlite3.Connection":
-        import sqlite3  # 6 ms, and not every command finds a database
+        import sqlite3  # takes 6 ms to import, and not every command finds a database
 
         self._failures = (sqlite3.Error,)
         try:
@@ -157,7 +160,7 @@ class Store:
             _make_private(self.path)
         except OSError as error:
             raise StoreError(
-                f"cannot open {self.path}: {error.strerror}", "check the folder, or give --home"
+                f"cannot open {self.path}: {error.strerror}", "check the folder's permissions, or pass --home"
             ) from error
         try:
             connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
@@ -183,11 +186,11 @@ class Store:
             return
         if version > VERSION:
             raise StoreError(
-                f"{self.path} was written by a newer anyplug (tables of version {version})", "update anyplug"
+                f"{self.path} was written by a newer version of anyplug (table version {version})", "update anyplug"
             )
         self._use_log(connection)
         connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()  # somebody may have been faster
+        (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
         if version == 1:
             self._keep_pending(connection)
         for statement in {0: TABLES, 1: (*FROM_1, *FROM_2, *FROM_3), 2: (*FROM_2, *FROM_3), 3: FROM_3}.get(version, ()):
@@ -209,8 +212,8 @@ class Store:
                 return
 
     def _keep_pending(self, connection: "sqlite3.Connection") -> None:
-        """Move what version 1 kept of calls under way to journals, in the names of the hosts that run them."""
-        from anyplug.home import journal  # listing plugins needs none, and few databases are so old
+        """Move the running calls that version 1 stored to journals, on behalf of the hosts that run them."""
+        from anyplug.home import journal  # listing plugins does not need it, and few databases are that old
 
         noted: dict[str, list[bytes]] = {}
         for host, record in connection.execute("SELECT host, record FROM pending"):
@@ -219,20 +222,22 @@ class Store:
             for host, records in noted.items():
                 journal.write_for(host, self.journals, records)
         except OSError as error:
-            raise StoreError(f"cannot write to {self.journals}: {error.strerror}", "check the folder") from error
+            raise StoreError(
+                f"cannot write to {self.journals}: {error.strerror}", ("check the folder's permissions")
+            ) from error
 
     def _failed(self, error: Exception) -> StoreError:
         return StoreError(
             f"the database {self.path} failed: {error}",
-            "check the disk's space and the file's permissions; a damaged file can be moved away",
+            "check the disk's free space and the file's permissions; if the file is damaged, move it away",
         )
 
 
 def _make_private(path: str) -> None:
-    """Make a file that only we can read, if there is none; raises OSError.
+    """Create a file that only we can read, if there is none; raises OSError.
 
-    One that is there is left alone: whoever closes a file lets go of all locks that the process has on it, and so of
-    those that SQLite holds for another connection.
+    An existing file is not opened: closing any descriptor of a file releases all locks that the process has on it,
+    including those of another SQLite connection.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

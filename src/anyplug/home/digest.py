@@ -1,7 +1,7 @@
-"""The digest of what runs: which files of a plugin count, and their hash, with a cache that trusts only stamps.
+"""The digest of a plugin: which files count, and their hash, with a cache keyed by stamps.
 
-A stamp is a file's size, times and inode. Before each call the stamps are taken again; only what has another
-stamp is read again.
+A stamp is a file's size, times and inode. Before each call the stamps are taken again; only files with a new stamp are
+read again.
 """
 
 import hashlib
@@ -16,17 +16,17 @@ from anyplug.home.untrusted_files import Budget, Changed, Entry, HeldFolder
 from anyplug.model.untrusted_text import for_people
 
 NEVER = frozenset({".git", "__pycache__"})
-CONFIG = "config.json"  # at the top: the person's values, which tools rewrite
+CONFIG = "config.json"  # at the top: the user's values, which tools rewrite
 # The formats are not asked for these names. They count in plugins of every format, also where snapshots are checked
 # without knowing the format, and a name that came or went would change digests that people have approved.
 # tests/formats/test_contract.py compares them with the formats; formats of other packages use `named_files`.
-SWITCHED = "extension.json"  # its key `enabled` is a switch, and no part of what runs
+SWITCHED = "extension.json"  # its key `enabled` is a switch, and not part of what runs
 MANIFESTS = frozenset({"manifest.json", "plugin.json", "extension.json", "mcp.json", "package.json"})
 LOCKS = frozenset(
     {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "uv.lock", "poetry.lock",
      "pyproject.toml", "requirements.txt", "Cargo.lock", "go.sum", "Gemfile.lock"}
 )  # fmt: skip
-HEAD = 4  # bytes that tell a program by how it begins
+HEAD = 4  # bytes that identify a program
 CODE_SUFFIXES = frozenset(
     {".py", ".pyc", ".pyd", ".pyz", ".pth", ".whl", ".egg", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx",
      ".tsx", ".node", ".wasm", ".sh", ".bash", ".zsh", ".fish", ".rb", ".pl", ".pm", ".lua", ".php", ".r", ".jl",
@@ -34,12 +34,12 @@ CODE_SUFFIXES = frozenset(
 )  # fmt: skip
 EXECUTABLE = 0o111
 LARGEST_SWITCHED = untrusted_files.CHUNK  # bytes; read at once
-# A plugin with a link to the whole disk, or one that fills its own folder, is not read to its end.
+# A plugin with a link to the whole disk, or one that fills its own folder, is not read to the end.
 MOST_ENTRIES = 120_000  # files and folders; a large node_modules has about 60,000
-LARGEST_FILE = 512 << 20  # bytes of one file that counts; browsers and model runtimes bundle libraries of 200 MiB
-MOST_BYTES = 2 << 30  # of all files that count
+LARGEST_FILE = 512 << 20  # bytes of one counted file; browsers and model runtimes bundle libraries of 200 MiB
+MOST_BYTES = 2 << 30  # of all counted files
 MOST_SECONDS = 300.0  # a busy machine hashes 50 MiB a second
-# What may be looked at on the event loop, where others wait, and in a thread while others wait for a lock.
+# Limits on the event loop, where others wait, and in a thread while others wait for a lock.
 QUICK_STAMPS = 400  # about a millisecond
 BRIEF_BYTES = 4 << 20
 BRIEF_SECONDS = 0.2
@@ -51,24 +51,27 @@ Stamp = tuple[str, int, int, int, int, int]  # path, mode, size, mtime, ctime, i
 
 
 class Digest(msgspec.Struct, frozen=True):
-    """The hash over all that counts, and each file's own, to say later what changed."""
+    """The hash of everything that counts, and each file's own hash, to report later what changed."""
 
     value: str
     files: dict[str, str]
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True):
-    """A digest with the stamps under which it was taken; `hashes` has an empty one for files that do not count."""
+    """A digest with the stamps under which it was taken; `hashes` is empty for files that do not count."""
 
     stamps: tuple[Stamp, ...]
     hashes: tuple[str, ...]
     digest: str
     folders: tuple[Stamp, ...]
-    named: tuple[str, ...] = ()  # files that counted because they were named
-    parts: dict[str, str] = {}  # of a plugin that is a part of a file: what counts of it, each with its hash
+    named: tuple[str, ...] = ()  # files that count because a command line names them
+    parts: dict[str, str] = {}  # for a plugin that is part of a file: the hash of each part that counts
 
     def still_holds(self, root: str) -> bool:
-        """Whether every stamp is as it was. A file that comes, goes or is replaced stamps its folder."""
+        """Return whether every stamp is unchanged.
+
+        A file that is added, removed or replaced changes its folder's stamp.
+        """
         try:
             for before in self.folders:
                 if _stamp(before[0], os.stat(root + before[0])) != before:
@@ -82,32 +85,32 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_small(self) -> bool:
-        """Whether `still_holds` takes no longer than others can wait for it."""
+        """Return whether `still_holds` is fast enough for the event loop."""
         return len(self.stamps) + len(self.folders) <= QUICK_STAMPS
 
     def as_digest(self) -> Digest:
-        """Return the digest itself."""
+        """Return the digest without stamps."""
         counted = {for_people(stamp[0]): sha for stamp, sha in zip(self.stamps, self.hashes, strict=True) if sha}
         return Digest(self.digest, counted | self.parts)
 
 
 def covers(path: str) -> bool:
-    """Whether a change of the file at this path, relative to its plugin, is another digest."""
+    """Return whether changing the file at this path, relative to its plugin, changes the digest."""
     return path != CONFIG and NEVER.isdisjoint(path.split("/"))
 
 
 def whole_budget() -> Budget:
-    """Return what a plugin may take at most to be read."""
+    """Return the limits for reading a plugin."""
     return Budget(MOST_ENTRIES, MOST_BYTES, MOST_SECONDS, LARGEST_FILE)
 
 
 def quick_budget() -> Budget:
-    """Return what it may take while others wait for it."""
+    """Return the limits for reading while others wait."""
     return Budget(QUICK_ENTRIES, QUICK_BYTES, QUICK_SECONDS)
 
 
 def brief_budget() -> Budget:
-    """Return what it may take on the event loop."""
+    """Return the limits for reading on the event loop."""
     return Budget(QUICK_STAMPS, BRIEF_BYTES, BRIEF_SECONDS)
 
 
@@ -119,10 +122,9 @@ def take(
     named: tuple[str, ...] = (),
     budget: Budget | None = None,
 ) -> Reading:
-    """Take a plugin's digest; returns `before` itself if no stamp is another. Raises OSError if files are gone.
+    """Take a plugin's digest; return `before` itself if no stamp has changed. Raises OSError if files are gone.
 
-    `named` are files that count whatever they look like, because a command line names them. What takes more than the
-    budget raises TooMuch.
+    `named` are files that always count, because a command line names them. Raises TooMuch when the budget is spent.
     """
     budget = budget or whole_budget()
     if before is not None and before.named != named:
@@ -131,7 +133,7 @@ def take(
         budget.entries(len(before.stamps) + len(before.folders), folder)
         if before.still_holds(folder):
             return before
-        budget = budget.anew()
+        budget = budget.renewed()
     folders: list[Stamp] = []
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
     found: list[tuple[Stamp, str]] = []
@@ -142,7 +144,7 @@ def take(
             try:
                 stamp, sha = _hash(entry, stamp, budget, every_file=every_file or entry.relative in named)
             except FileNotFoundError:
-                continue  # it went away meanwhile, which its folder's stamp will say
+                continue  # it was removed meanwhile, which its folder's stamp will show
         elif sha:
             budget.file(stamp[2], entry.folder.where(entry.name))
         found.append((stamp, sha))
@@ -156,17 +158,18 @@ def take(
 
 
 def counted(folder: str, reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Open each file that counted, as it was when the digest was taken: its name, its mode, and a descriptor.
+    """Open each counted file as it was when the digest was taken; yield its name, mode and descriptor.
 
-    For who copies what was checked: the descriptor is closed after each step. A file behind a link is opened, links to
-    anything else are left out. Raises Changed if a file is another by now, and OSError.
+    For callers that copy what was checked: the descriptor is closed after each step. For a link to a file, the target
+    is opened; other links are left out. Raises Changed if a file has changed since, and OSError.
     """
     with untrusted_files.hold(folder) as held:
         for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
             if not sha or not stat.S_ISREG(stamp[1]):
                 continue
             above, _, name = stamp[0].rpartition("/")
-            # Folders may be links to code elsewhere, so the way there is not held: the stamp says what was opened.
+            # Folders may be links to code elsewhere, so the path is not held open: the stamp identifies what was
+            # opened.
             path = os.path.join(held.path, above)
             with untrusted_files.HeldFolder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path) as inside:
                 fd = inside.open_linked(name)
@@ -179,7 +182,7 @@ def counted(folder: str, reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading | None) -> Reading:
-    """Take the digest of a part of a file, which `read` gives piece by piece; raises OSError if the file is gone."""
+    """Take the digest of a part of a file, which `read` returns in pieces; raises OSError if the file is gone."""
     stamp = _stamp("", os.stat(file))
     if before is not None and before.folders == (stamp,):
         return before
@@ -190,13 +193,13 @@ def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading 
 
 
 def _walk(root: str, folders: list[Stamp], budget: Budget) -> Iterator[Entry]:
-    """Yield all that lies in `root` and is no folder, and stamp every folder on the way.
+    """Yield everything in `root` except folders, and stamp every folder on the way.
 
-    Paths of folders begin with a slash, or are empty. A link to a folder elsewhere is followed, once: code that lies
-    there runs as well. One to a folder around the plugin counts only by where it leads.
+    Paths of folders begin with a slash, or are empty. A link to a folder elsewhere is followed once, because code there
+    runs as well. A link to a parent of the plugin counts only by its target path.
     """
     linked: set[str] = set()
-    left = [("", root)]  # where it is in the plugin, and where it really is
+    left = [("", root)]  # its path in the plugin, and its real path
     while left:
         top, real_top = left.pop()
 
@@ -216,7 +219,7 @@ def _walk(root: str, folders: list[Stamp], budget: Budget) -> Iterator[Entry]:
 
 
 def _elsewhere(link: str, root: str) -> str:
-    """Return the folder outside `root` that a link leads to; empty if it leads to none, or to one that holds `root`."""
+    """Return the folder outside `root` that a link leads to; empty if there is none, or if it contains `root`."""
     real = os.path.realpath(link)
     around_or_inside = f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real.rstrip('/')}/")
     return real if os.path.isdir(real) and not around_or_inside else ""
@@ -227,12 +230,12 @@ def _stamp(path: str, found: os.stat_result) -> Stamp:
 
 
 def _look(entry: Entry) -> os.stat_result:
-    """Look at a file; at the one behind it if it is a link to a file."""
+    """Return the status of a file, following a link to a file."""
     return (_behind(entry) or entry.found) if entry.is_link else entry.found
 
 
 def _look_at(path: str) -> os.stat_result:
-    """Do the same by its path."""
+    """Do the same for a path."""
     found = os.lstat(path)
     if stat.S_ISLNK(found.st_mode):
         try:
@@ -244,7 +247,7 @@ def _look_at(path: str) -> os.stat_result:
 
 
 def _behind(link: Entry) -> os.stat_result | None:
-    """Look at the file behind a link; None if there is none."""
+    """Return the status of a link's target; None if there is none."""
     try:
         found = os.stat(link.name, dir_fd=link.folder.fd)
     except OSError:
@@ -253,7 +256,7 @@ def _behind(link: Entry) -> os.stat_result | None:
 
 
 def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tuple[Stamp, str]:
-    """Hash one file, or return an empty string if it does not count; with the stamp of what was really read."""
+    """Hash one file, or return an empty hash if it does not count; with the stamp of what was actually read."""
     relative, path = stamp[0], entry.folder.where(entry.name)
     link = os.readlink(entry.name, dir_fd=entry.folder.fd) if entry.is_link else ""
     if not stat.S_ISREG(stamp[1]):
@@ -263,7 +266,7 @@ def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tu
     try:
         fd = entry.folder.open_linked(entry.name) if link else entry.folder.open(entry.name)
     except PermissionError:
-        return stamp, total.hexdigest()  # what we may not read, the plugin may not read either; its stamp still counts
+        return stamp, total.hexdigest()  # the plugin cannot read it either; its stamp still counts
     try:
         found = os.fstat(fd)
         stamp = _stamp(relative, found)
@@ -277,24 +280,24 @@ def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tu
 
 
 def as_hashed(relative: str, first: bytes) -> bytes:
-    """Return what is hashed of the first chunk of a file: all of it but the switch in a manifest."""
+    """Return what is hashed of a file's first chunk: all of it except for the switch in a manifest."""
     return _without_switch(first) if relative == SWITCHED else first
 
 
 def _without_switch(manifest: bytes) -> bytes:
-    """Return a manifest as it would be without its switch, the same whether it has one or not."""
+    """Return a manifest without its switch, normalised so that having none makes no difference."""
     try:
         value = msgspec.json.decode(manifest)
         if isinstance(value, dict):
             value.pop("enabled", None)
             return msgspec.json.encode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # it is no manifest, and counts as it is
+        pass  # not a manifest, so it counts as it is
     return manifest
 
 
 def is_data(relative: str, path: str) -> bool:
-    """Whether it is a file that we can read, and that can neither run nor decides what runs."""
+    """Return whether a file is readable and can neither run nor decide what runs."""
     try:
         with untrusted_files.hold(os.path.dirname(path)) as held:
             return is_data_in(held, os.path.basename(path), relative)
@@ -303,7 +306,7 @@ def is_data(relative: str, path: str) -> bool:
 
 
 def is_data_in(held: HeldFolder, name: str, relative: str) -> bool:
-    """Whether a file of a folder that is held is data; `relative` is what the plugin calls it."""
+    """Return whether a file in a held folder is data; `relative` is its path in the plugin."""
     try:
         fd = held.open(name)
     except OSError:
@@ -315,7 +318,7 @@ def is_data_in(held: HeldFolder, name: str, relative: str) -> bool:
 
 
 def _counts(relative: str, mode: int, head: bytes) -> bool:
-    """Whether a file can run, or decides what runs."""
+    """Return whether a file can run, or decides what runs."""
     name = os.path.basename(relative)
     return bool(
         mode & EXECUTABLE

@@ -1,11 +1,11 @@
-"""Journals: lines that a process wrote down and that are not in the store yet. A kill of the process loses none.
+"""Journals: lines that a process wrote and that are not in the database yet. They survive a kill of the process.
 
-Each lies in a folder of them, under a name that begins with its process. While that process lives, only it writes
-there; afterwards whoever comes by takes over what is left. A line begins with its line end, so that one that was
-torn spoils no other. Knows nothing of what the lines say.
+Each is a file in a shared folder, named after its process. While that process lives, only it writes there; afterwards
+any other process may recover what is left. Each line begins with its line end, so that a torn line damages no other.
+Knows nothing about the lines' content.
 
-A journal has room before it has lines: the disk is asked for it in large pieces, and where the file can be mapped a
-line is only copied to memory that the kernel shares with it. Behind the last line are zeros.
+Disk space is reserved in large pieces before lines are written. Where the file can be mapped, writing a line is only a
+copy to shared memory. Zeros follow the last line.
 """
 
 import errno
@@ -21,30 +21,32 @@ from anyplug.home import process_identity
 from anyplug.home.location import make_private
 from anyplug.model.errors import StoreError
 
-ROOM = 1 << 16  # bytes that a new sheet has
-LARGEST = 1 << 20  # bytes, then a sheet that cannot be emptied is left for another, without what is in the store
-LEFT = "left"  # in place of a process: this one lives, and has let go of it
+ROOM = 1 << 16  # bytes reserved for a new sheet
+LARGEST = (
+    1 << 20
+)  # bytes; a sheet that cannot be emptied is then replaced by another, without the lines already in the database
+LEFT = "left"  # instead of a process: this one lives, but has released the journal
 NAME = re.compile(rf"(?P<owner>\d+:\w*|{LEFT})-\w+")
-# Where a block that was asked for stays this file's own. Elsewhere each change may need a new one, also on xfs where
-# somebody made a copy that shares it, and a page of a mapped file for which the disk has none ends the process.
+# File systems where a reserved block stays with its file. Elsewhere each change may need a new block (also on xfs after
+# a reflink copy), and touching a page of a mapped file that the disk has no block for kills the process.
 MAPPED = frozenset({"ext2", "ext3", "ext4", "tmpfs"})
 MOUNTS = "/proc/self/mountinfo"
-CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})  # what file systems say that give no room ahead
+CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})  # errors of file systems that cannot reserve space
 LINE_END = ord("\n")
-ENDLESS = 1 << 62  # bytes of room, where each write asks for its own
+ENDLESS = 1 << 62  # bytes of room, where each write allocates its own
 
 
 class Journal:
-    """The journal of one part of this process, on one sheet or two. The first is made with its first line."""
+    """The journal of one part of this process, on one sheet or two. The first is created with the first line."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._sheet: _Sheet | None = None  # that is written to
-        self._spare: _Sheet | None = None  # that is empty
+        self._sheet: _Sheet | None = None  # the one written to
+        self._spare: _Sheet | None = None  # an empty one
         self._limit = LARGEST
 
     def append(self, line: bytes) -> None:
-        """Add a line, so that the kernel has it; raises StoreError."""
+        """Add a line and pass it to the kernel; raises StoreError."""
         try:
             if self._sheet is None:
                 self._sheet, self._limit = _Sheet(self._folder), LARGEST
@@ -53,9 +55,9 @@ class Journal:
             raise _failed(self._sheet.path if self._sheet else self._folder, error) from error
 
     def shrink(self, kept: Collection[bytes]) -> None:
-        """Forget all lines but these, at once if there are none, else when it is worth it.
+        """Discard all lines except these: at once if there are none, otherwise when it is worth it.
 
-        What cannot be forgotten now stays: whoever takes over knows what is in the store already.
+        What cannot be discarded now stays: recovery knows what is already in the database.
         """
         try:
             if self._sheet is None:
@@ -68,23 +70,23 @@ class Journal:
             pass
 
     def remove(self) -> None:
-        """Take it away with all that is in it; the next line makes another."""
+        """Delete the journal with its lines; the next line creates a new one."""
         for sheet in self._put_down():
             _unlink(sheet.path)
 
     def leave(self) -> None:
-        """Let go of it: whoever comes by may take over, although this process lives."""
+        """Release it, so that others may recover it although this process lives."""
         for sheet in self._put_down():
             try:
                 os.rename(sheet.path, os.path.join(self._folder, f"{LEFT}-{os.urandom(4).hex()}"))
             except OSError:
-                pass  # then they may once this process is gone
+                pass  # then they can once this process is gone
 
     def _turn_over(self, sheet: "_Sheet", kept: Collection[bytes]) -> None:
-        """Go on with just these lines on the other sheet.
+        """Continue with only these lines on the other sheet.
 
-        They stand on both until the first is empty, and the other gets no more before that: so whoever is killed on
-        the way leaves nothing that could be misread.
+        They are on both until the first is empty, and nothing is added before that, so a kill in between leaves nothing
+        that could be misread.
         """
         other = self._spare or _Sheet(self._folder)
         self._spare = other
@@ -107,17 +109,17 @@ class Journal:
 
 
 class _Sheet:
-    """A file with lines, and zeros behind them. Raises OSError."""
+    """A file with lines, followed by zeros. Raises OSError."""
 
     def __init__(self, folder: str) -> None:
         make_private(folder)
         self.path = os.path.join(folder, f"{process_identity.this_process()}-{os.urandom(4).hex()}")
         self.size = 0  # of the lines
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        with suppress(OSError):  # for those who do not see this process: they may be in another container
+        with suppress(OSError):  # for processes that cannot see this one, such as in another container
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._map: mmap.mmap | None = None
-        self._room = 0  # bytes that the disk keeps for it
+        self._room = 0  # bytes reserved on disk
 
     def append(self, line: bytes) -> None:
         start = self.size
@@ -125,14 +127,14 @@ class _Sheet:
         if end > self._room:
             self._make_room(end)
         if self._map is not None:
-            self._map[start] = LINE_END  # first, and by itself: memcpy may write its first bytes last
+            self._map[start] = LINE_END  # first and separately: memcpy may write its first bytes last
             self._map[start + 1 : end] = line
         else:
             _write(self._fd, b"\n" + line, start)
         self.size = end
 
     def empty(self) -> None:
-        """Put zeros in place of the lines."""
+        """Overwrite the lines with zeros."""
         if self._map is not None:
             self._map[: self.size] = bytes(self.size)
         elif self.size:
@@ -144,7 +146,7 @@ class _Sheet:
         os.close(self._fd)
 
     def _make_room(self, wanted: int) -> None:
-        """Ask the disk for room for so many bytes and some more."""
+        """Reserve disk space for this many bytes and some more."""
         room = max(ROOM, 2 * self._room, wanted)
         try:
             is_kept = _reserve(self._fd, room)
@@ -166,11 +168,10 @@ class _Sheet:
 
 
 def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
-    """Hand over the lines of each process that is gone, and remove its journals when `take` has come back.
+    """Pass the lines of each dead process to `take`, and remove its journals when that returns.
 
-    All sheets of a process belong together: a line can stand on two of them. Of several who try at the same time one
-    gets them. If it is killed on the way, the next one gets the same lines again. Raises StoreError, and what `take`
-    raises.
+    All sheets of a process belong together: a line can be on two of them. If several processes try at once, one of them
+    gets the lines. If it is killed, the next one gets the same lines again. Raises StoreError, and what `take` raises.
     """
     abandoned: dict[str, list[str]] = {}
     for name, is_alive in _journals(folder):
@@ -188,13 +189,13 @@ def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
                 for file in there:
                     os.unlink(file.name)
         except (FileNotFoundError, BlockingIOError):
-            continue  # somebody else was faster
+            continue  # another process was faster
         except OSError as error:
             raise _failed(paths[0], error) from error
 
 
 def of_the_living(folder: str) -> Iterator[list[bytes]]:
-    """Return the lines of each journal whose process lives."""
+    """Yield the lines of each journal whose process lives."""
     for name, is_alive in _journals(folder):
         if is_alive:
             try:
@@ -205,7 +206,7 @@ def of_the_living(folder: str) -> Iterator[list[bytes]]:
 
 
 def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:
-    """Write a journal in the name of another process; raises OSError."""
+    """Write a journal on behalf of another process; raises OSError."""
     make_private(folder)
     name = f"{owner}-before"
     if not NAME.fullmatch(name):
@@ -218,11 +219,11 @@ def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:
 
 
 def _journals(folder: str) -> Iterator[tuple[str, bool]]:
-    """Return the name of each, and whether its process lives."""
+    """Yield the name of each journal, and whether its process lives."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
-        return  # nobody made one yet
+        return  # none was created yet
     for name in names:
         if found := NAME.fullmatch(name):
             owner = found["owner"]
@@ -230,18 +231,18 @@ def _journals(folder: str) -> Iterator[tuple[str, bool]]:
 
 
 def _lines(text: bytes) -> list[bytes]:
-    """Return what was written; where somebody was killed while it was being emptied, there are zeros before it, too."""
+    """Return the lines; if a process was killed while emptying the file, there are zeros before them, too."""
     return text.strip(b"\0").split(b"\n")
 
 
 def _write(fd: int, data: bytes, start: int) -> None:
-    """Write all in one go; raises OSError, also if there was room for a part only."""
+    """Write all data in one call; raises OSError, also after a partial write."""
     if os.pwrite(fd, data, start) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _reserve(fd: int, size: int) -> bool:
-    """Have the disk keep so many bytes for a file; False if it cannot promise that. Raises OSError if it is full."""
+    """Reserve disk space for a file; return False if the file system cannot. Raises OSError if the disk is full."""
     if sys.platform == "darwin":
         return False
     try:
@@ -254,7 +255,7 @@ def _reserve(fd: int, size: int) -> bool:
 
 
 def _file_system(fd: int) -> str:
-    """Return the kind of file system that a file lies on; empty if that is not to be known."""
+    """Return the type of file system that a file is on; empty if unknown."""
     device = os.fstat(fd).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -277,5 +278,5 @@ def _unlink(path: str) -> None:
 
 def _failed(path: str, error: OSError) -> StoreError:
     return StoreError(
-        f"the journal {path} failed: {error.strerror}", "check the disk's space and the folder's permissions"
+        f"the journal {path} failed: {error.strerror}", "check the disk's free space and the folder's permissions"
     )

@@ -1,23 +1,23 @@
-"""Where the home folder is: for those who have no time to import more than `os`."""
+"""Where the home folder is, for code that must not import more than `os`."""
 
 import os
 import sys
 from collections.abc import Callable
 
 LONGEST_SOCKET_PATH = 107  # bytes, on Linux
-HOMES = "homes"  # in the folder for state: the homes besides the usual one, each ended by NUL
-RESIDENT = "resident.json"  # in the home folder, while a resident host is up: its process and its socket
+HOMES = "homes"  # in the state folder: the homes besides the default one, each ended by NUL
+RESIDENT = "resident.json"  # in the home folder while a daemon runs: its process and its socket
 
 
 def home_path(given: str = "") -> str:
-    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    """Return the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
     return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
 
 
 def at_socket(act: Callable[[str], None], path: str) -> None:
-    """Bind or connect a Unix socket at a path, however long it is; raises OSError.
+    """Bind or connect a Unix socket at a path of any length; raises OSError.
 
-    Sockets of ours lie in the home folder, deep as it may be: anywhere else a plugin could put its own in their place.
+    Our sockets are in the home folder, however long its path: anywhere else a plugin could replace them with its own.
     """
     if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH or sys.platform != "linux":
         act(path)
@@ -30,9 +30,9 @@ def at_socket(act: Callable[[str], None], path: str) -> None:
 
 
 def make_private(path: str, mode: int = 0o700) -> None:
-    """Make a folder of ours, and every missing folder above it, for nobody but the user; raises OSError.
+    """Create a folder and all missing parents, accessible only to the user; raises OSError.
 
-    `os.makedirs` gives its mode to the last folder only, and the home itself would be open to everybody.
+    `os.makedirs` applies its mode to the last folder only, which would leave the home itself open to everyone.
     """
     if os.path.isdir(path):
         return
@@ -45,7 +45,7 @@ def make_private(path: str, mode: int = 0o700) -> None:
 
 
 def usual_path() -> str:
-    """Return the home folder where nobody names another: the platform's data folder."""
+    """Return the default home folder: the platform's data folder."""
     if sys.platform == "darwin":
         return "~/Library/Application Support/anyplug"
     if sys.platform == "win32":
@@ -54,9 +54,9 @@ def usual_path() -> str:
 
 
 def note_home(path: str) -> None:
-    """Note that a folder is a home, so that the plugins of other homes do not see it; raises OSError.
+    """Register a folder as a home, so that it is hidden from the plugins of other homes; raises OSError.
 
-    The list lies with the state of the usual home, which no plugin sees.
+    The list is in the state folder, which no plugin sees.
     """
     known = known_homes()
     if path in known or path == home_path(usual_path()):
@@ -68,19 +68,19 @@ def note_home(path: str) -> None:
 
 
 def known_homes() -> list[str]:
-    """List the homes that hosts of this user have used and that are still there."""
+    """List the homes that this user's hosts have used and that still exist."""
     try:
         with open(os.path.join(os.path.expanduser(state_path()), HOMES), "rb") as file:
             paths = os.fsdecode(file.read()).split("\0")
     except OSError:
         return []
     user = os.path.expanduser("~")
-    # One that holds the user's whole folder cannot be hidden: nothing would be left.
+    # A home that contains the user's whole home folder cannot be hidden: nothing would be left.
     return [path for path in dict.fromkeys(paths) if os.path.isdir(path) and not f"{user}/".startswith(f"{path}/")]
 
 
 def state_path() -> str:
-    """Return the folder for what must outlive the usual home folder: the platform's folder for state."""
+    """Return the folder for what must outlive the default home: the platform's state folder."""
     if sys.platform == "darwin":
         return "~/Library/Logs/anyplug"
     if sys.platform == "win32":

@@ -1,6 +1,6 @@
-"""A plugin's `config.json`: the values that a person set, kept beside the plugin because its tools read it there.
+"""A plugin's `config.json`: the user's values, kept in the plugin's folder because its tools read it there.
 
-Tools rewrite it too, so it is read anew at each use and merged, never cached. What cannot be parsed is never
+Tools rewrite it too, so it is read again at each use and merged, never cached. A file that cannot be parsed is never
 overwritten. The key `permissions` (which tools may run) is honoured and never written.
 """
 
@@ -22,26 +22,26 @@ LARGEST = 256 << 10  # bytes; real ones have a few hundred, and it is read on th
 
 
 def read(plugin: Plugin) -> dict[str, Any]:
-    """Read the values; raises ConfigError if the file cannot be understood."""
+    """Read the values; raises ConfigError if the file is invalid."""
     path = os.path.join(plugin.path, FILE)
     try:
         value = msgspec.json.decode(untrusted_files.read(path, LARGEST).removeprefix(b"\xef\xbb\xbf"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        # The plugin could have laid a link, to what it may not read itself.
+        # The plugin could have created a link to a file that it may not read itself.
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        cure = CURE_FOR_SHORTAGE if is_shortage(error) else "mend the file; it was left as it is"
+        cure = CURE_FOR_SHORTAGE if is_shortage(error) else "fix the file; it was not changed"
         raise ConfigError(f"cannot read {path}: {why}", cure) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"cannot read {path}: {error}", "mend the file; it was left as it is") from error
+        raise ConfigError(f"cannot read {path}: {error}", "fix the file; it was not changed") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{path} must hold a JSON object", "mend the file; it was left as it is")
+        raise ConfigError(f"{path} must contain a JSON object", "fix the file; it was not changed")
     return value
 
 
 def missing(plugin: Plugin, values: dict[str, Any]) -> list[str]:
-    """List the required keys that have no value. An empty string is none."""
+    """List the required keys that have no value. An empty string does not count as one."""
     return [
         key.name
         for key in plugin.config
@@ -50,7 +50,7 @@ def missing(plugin: Plugin, values: dict[str, Any]) -> list[str]:
 
 
 def fill_in_defaults(plugin: Plugin, values: dict[str, Any]) -> dict[str, Any]:
-    """Add the defaults of keys that are not there, because tools look for them in the file."""
+    """Add the defaults of missing keys, because tools look for them in the file."""
     absent = {
         key.name: key.default for key in plugin.config if key.default is not msgspec.UNSET and key.name not in values
     }
@@ -65,7 +65,7 @@ def change(plugin: Plugin, given: dict[str, str], unset: list[str]) -> dict[str,
     known = {key.name: key for key in plugin.config}
     unknown = [name for name in (*given, *unset) if name not in known or name == PERMISSIONS]
     if unknown:
-        has = f"it has {', '.join(known)}" if known else "it takes no configuration"
+        has = f"its values are {', '.join(known)}" if known else "it has no configuration"
         raise UsageError(f"plugin '{plugin.name}' has no configuration value '{unknown[0]}'", has)
     values = read(plugin) | {name: _typed(known[name], word) for name, word in given.items()}
     for name in unset:
@@ -83,7 +83,7 @@ def allowed(values: dict[str, Any]) -> frozenset[str] | None:
 
 
 def _typed(key: ConfigKey, word: str) -> Any:
-    """Read a word as what the default is, so that a number stays one."""
+    """Convert a word to the type of the default, so that a number stays one."""
     if isinstance(key.default, str) or key.default in (None, msgspec.UNSET):
         return word
     if isinstance(key.default, bool) and word.lower() in {"true", "false"}:
@@ -97,7 +97,7 @@ def _typed(key: ConfigKey, word: str) -> Any:
 def _write(plugin: Plugin, values: dict[str, Any]) -> None:
     path = os.path.join(plugin.path, FILE)
     text = _encoded(values)
-    # A name that a plugin cannot foresee, and that must be new: it could have laid a link there.
+    # A new file with an unpredictable name: the plugin could have created a link under a known one.
     new = f"{FILE}.{os.urandom(6).hex()}.tmp"
     try:
         with untrusted_files.hold(plugin.path) as held:
@@ -117,4 +117,4 @@ def _encoded(values: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.format(msgspec.json.encode(values), indent=2)
     except UnicodeEncodeError as error:
-        raise UsageError("a value is not text in UTF-8", "check what was typed, or the terminal's encoding") from error
+        raise UsageError("a value is not UTF-8 text", "check the value, or the terminal's encoding") from error

@@ -1,40 +1,40 @@
-"""Plugins' logs: what they wrote to stderr and how their runs ended. Only the user may read them; they rotate."""
+"""Plugin logs: their stderr and how their runs ended. Readable only by the user; rotated."""
 
 import os
 import time
 
 from anyplug.home.location import make_private
 
-LARGEST = 1 << 20  # bytes, then it becomes NAME.log.1
-KEPT = 3  # older ones
+LARGEST = 1 << 20  # bytes, then it is rotated to NAME.log.1
+KEPT = 3  # rotated logs
 
 
 def append(path: str, heading: str, text: str) -> None:
-    """Add an entry. A log that cannot be written keeps nobody from working."""
+    """Add an entry. A failure to write is ignored."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     lines = [f"{stamp} {heading}", *(f"    {line}" for line in text.splitlines())]
     append_raw(path, ("\n".join(lines) + "\n").encode(errors="replace"))
 
 
 def append_raw(path: str, data: bytes) -> None:
-    """Add what a peer wrote, as it wrote it."""
+    """Add a peer's output unchanged."""
     try:
         with os.fdopen(_open(path), "ab") as file:
             file.write(data)
             full = file.tell() > LARGEST
-    except OSError:  # also of the close: the disk may be full
+    except OSError:  # also when closing: the disk may be full
         return
     if full:
         _rotate(path)
 
 
 def generations(path: str) -> list[str]:
-    """Return the names that a log and what was rotated away of it have, the newest first."""
+    """Return the paths of a log and its rotated versions, newest first."""
     return [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
 
 
 def link(path: str, other: str) -> None:
-    """Make a log readable at a second place, where its format's users look for it; what is there already stays."""
+    """Link a log at a second path, where users of its format expect it; an existing file stays."""
     try:
         os.makedirs(os.path.dirname(other), exist_ok=True)
         os.symlink(path, other)

@@ -1,22 +1,22 @@
-"""Which process wrote something down, and whether it still lives. A number alone could be somebody else's by now."""
+"""Identify a process by number and start time, because a number alone may be reused."""
 
 import os
 
-OVER = "over"  # in place of the start of a process that has ended, and that nobody has waited for
+OVER = "over"  # instead of the start time of a process that has ended and was not waited for
 
 
 def this_process() -> str:
-    """Name this process: its number and when it started."""
+    """Return this process's identity: its number and start time."""
     return of(os.getpid())
 
 
 def of(pid: int) -> str:
-    """Name a process by its number."""
+    """Return a process's identity."""
     return f"{pid}:{_started(pid)}"
 
 
 def is_alive(process: str) -> bool:
-    """Whether the process of that name still runs."""
+    """Return whether that process still runs."""
     pid, _, started = process.partition(":")
     try:
         os.kill(int(pid), 0)
@@ -28,7 +28,7 @@ def is_alive(process: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """Return the start time as the kernel counts it; empty where there is no /proc, another word for a zombie."""
+    """Return the kernel's start time; empty without /proc, and a special word for a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -1,6 +1,6 @@
-"""Where things are, and how the person set them: the home folder, the roots, `settings.toml`.
+"""Paths and settings: the home folder, the roots, `settings.toml`.
 
-`settings.toml` lies in the home folder:
+`settings.toml` is in the home folder:
 
     namespaces = true            # give plugins their own namespaces, where the kernel can
     confinement = "on"           # on | off: whether plugins run in the sandbox
@@ -61,13 +61,13 @@ Amount = Annotated[float, msgspec.Meta(gt=0)]
 Surface = Literal["all", "search", "auto"]
 
 
-# Here, and not taken from `policy`, which takes 40 ms to import: tests see that they are the same.
+# Repeated here because importing `policy` takes 40 ms; a test checks that they are the same.
 POLICIES = ".cupcake"
 GATE = "anyplug-policy.js"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much a plugin may use, where it is another than usual."""
+    """A plugin's resource limits, where they differ from the defaults."""
 
     memory: int | None = None  # bytes
     processes: int | None = None
@@ -79,7 +79,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the person set for one plugin. Empty means: as its format has it."""
+    """The user's settings for one plugin. Empty means the format's default."""
 
     arguments: Arguments | None = None
     timeout_s: float | None = None
@@ -92,31 +92,31 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may come in over HTTP, and how much at once."""
+    """Access and rate limits over HTTP."""
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    max_request_bytes: Count = 4_194_304  # arguments with a file in them fit; MCP's own SDK has the same
-    requests_per_s: Amount = 200.0  # of one client; no agent works that fast, and a loop that runs wild is faster
+    max_request_bytes: Count = 4_194_304  # enough for arguments with a file in them; the same as MCP's own SDK
+    requests_per_s: Amount = 200.0  # per client; no agent works that fast, but a runaway loop does
     calls: Count = 128  # each may be a process
-    calls_per_client: Count = 32  # so that four have to run wild before others wait
+    calls_per_client: Count = 32  # so that it takes four runaway clients before others wait
     streams: Count = 128  # each is a connection, and an agent has one or two
-    sessions: Count = 256  # of one profile; each is a task and some buffers
-    session_idle_s: Amount = 1800.0  # people pause; a client that comes back later has to begin anew
-    receive_s: Amount = 30.0  # for a whole request; whoever is slower may be doing it on purpose
-    grace_s: Amount = 10.0  # for calls under way when the server ends; service managers wait longer
+    sessions: Count = 256  # per profile; each is a task and some buffers
+    session_idle_s: Amount = 1800.0  # people pause; a client that returns later must start a new session
+    receive_s: Amount = 30.0  # for a whole request; a slower client may be doing it on purpose
+    grace_s: Amount = 10.0  # for running calls when the server ends; service managers wait longer
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent sees that is connected with this profile. Empty means: everything."""
+    """What an agent connected with this profile sees. Empty means everything."""
 
     plugins: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()  # patterns, as shells have them
+    tools: tuple[str, ...] = ()  # shell-style patterns
     surface: Surface = "auto"
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How policies hold."""
+    """How policies are enforced."""
 
     fail_mode: Literal["closed", "open"] = "closed"
     program: str = ""
@@ -127,7 +127,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the end of the audit chain is kept, besides the home folder. Empty means: see `Home.second_head`."""
+    """A second place for the sealed head of the audit chain. Empty means: see `Home.second_head`."""
 
     second_head: str = ""
 
@@ -147,7 +147,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def is_confining(self) -> bool:
-        """Whether plugins are held to their permissions; the environment has the last word."""
+        """Whether plugins run in the sandbox; the environment variable overrides the setting."""
         return os.environ.get("ANYPLUG_CONFINEMENT", self.confinement) != "off"
 
     def of(self, plugin: str) -> PluginSettings:
@@ -155,13 +155,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.plugins.get(plugin, _DEFAULTS)
 
     def at_start(self, plugin: str) -> tuple[object, ...]:
-        """Return what one plugin's processes are started with and keep: only a new one has others."""
+        """Return the settings that a plugin's processes keep from their start: a change needs a restart."""
         own = self.of(plugin)
         kept = (own.hello_s, own.max_output_bytes, own.max_output_chars)
         return (*self.of_room(plugin), *kept)
 
     def of_room(self, plugin: str) -> tuple[object, ...]:
-        """Return what the place in which one plugin's programs run is made by."""
+        """Return the settings that a plugin's sandbox is built from."""
         return (self.confinement, self.namespaces, self.of(plugin).limits)
 
 
@@ -169,7 +169,7 @@ _DEFAULTS = PluginSettings()
 
 
 class Home:
-    """The folder that holds all that is ours. Nothing is created before it is needed."""
+    """The folder for all files of the host. Nothing is created before it is needed."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(os.path.expanduser(path))
@@ -182,14 +182,14 @@ class Home:
         self.backups = os.path.join(self.path, "backups")
         self.connections = os.path.join(self.path, "connections")
         self.left = os.path.join(self.path, "left")
-        self._owners: dict[str, tuple[int, int, str]] = {}  # what has been claimed by whom, and the stamp of that
+        self._owners: dict[str, tuple[int, int, str]] = {}  # cached owners, each with the stamp of its claim
 
     def data(self, plugin: "Plugin") -> str:
-        """Return the folder in which a plugin keeps its data."""
+        """Return a plugin's data folder."""
         return os.path.join(self.path, "data", self.own_name(plugin))
 
     def own_name(self, plugin: "Plugin") -> str:
-        """Return the name of a plugin's folders here: its own, or with a suffix if that name is another plugin's.
+        """Return the name of a plugin's folders here: its own, or with a suffix if another plugin has that name.
 
         Two plugins may have the same name, and neither may get what belongs to the other.
         """
@@ -197,9 +197,9 @@ class Home:
         return plugin.name if owner in {"", plugin.path} else _suffixed(plugin)
 
     def owner(self, name: str) -> str:
-        """Return the path of the plugin that has a name's folders; empty if no plugin has them yet.
+        """Return the path of the plugin that owns a name's folders; empty if there is none.
 
-        Where nobody has claimed them, they belong to the installed plugin of that name.
+        Unclaimed folders belong to the installed plugin of that name.
         """
         try:
             found = os.stat(self._claim(name))
@@ -213,9 +213,9 @@ class Home:
         return known[2]
 
     def claim(self, plugin: "Plugin", approved: Sequence[str] = ()) -> None:
-        """Return a plugin's folders to it for good, unless another plugin of that name has them; raises OSError.
+        """Assign a plugin's folders to it permanently, unless another plugin of that name owns them; raises OSError.
 
-        `approved` are other plugins of that name that a person approved: data from before there were claims is theirs.
+        `approved` are other approved plugins of that name: they own data from before claims existed.
         """
         if os.path.exists(self._claim(plugin.name)) or not plugin.path:
             return
@@ -230,12 +230,12 @@ class Home:
         try:
             os.link(new, claim)
         except FileExistsError:
-            pass  # somebody else was faster, and has them
+            pass  # another process was faster and owns them
         finally:
             os.unlink(new)
 
     def disclaim(self, plugin: "Plugin") -> None:
-        """Free a plugin's folders for the next plugin of that name, after they were deleted; raises OSError."""
+        """Release a plugin's deleted folders to the next plugin of that name; raises OSError."""
         if self.owner(plugin.name) == plugin.path:
             with suppress(FileNotFoundError):
                 os.unlink(self._claim(plugin.name))
@@ -244,13 +244,13 @@ class Home:
         return os.path.join(self.path, "owners", name)
 
     def beside(self, plugin: "Plugin") -> str:
-        """Return the folder for what a plugin writes into its own folder, where that stays as it was approved."""
+        """Return the folder that receives a plugin's writes to its own folder, which stays as approved."""
         return os.path.join(self.data(plugin), "beside")
 
     def cache(self, plugin: "Plugin") -> str:
-        """Return the folder for what can be made again: of this plugin alone, however others are called.
+        """Return the folder for what can be recreated, unique to this plugin whatever others are called.
 
-        Code is kept there, and one that lies elsewhere under the same name could leave some for this one.
+        It contains code, and a plugin of the same name elsewhere could plant some for this one.
         """
         folder = plugin.name
         if plugin.found_at != os.path.join(self.plugins, plugin.name):
@@ -258,11 +258,11 @@ class Home:
         return os.path.join(self.path, "cache", folder)
 
     def kept(self, plugin: "Plugin") -> str:
-        """Return the folder for what a plugin lost to a removal or an update; no plugin can reach it."""
+        """Return the folder for data saved from a removal or an update; no plugin can reach it."""
         return os.path.join(self.path, "kept", self.own_name(plugin))
 
     def files(self, plugin: "Plugin") -> str:
-        """Return the folder for files that a plugin's tools gave back."""
+        """Return the folder for files that a plugin's tools returned."""
         return os.path.join(self.path, "files", self.own_name(plugin))
 
     def log(self, plugin: "Plugin") -> str:
@@ -270,13 +270,13 @@ class Home:
         return self.log_named(self.own_name(plugin))
 
     def log_named(self, name: str) -> str:
-        """Return the path of the log of a plugin that may be gone."""
+        """Return the path of the log of a plugin that may no longer exist."""
         return os.path.join(self.path, "logs", f"{name}.log")
 
     def second_head(self, settings: Settings) -> str:
-        """Return the second place for the head of the audit chain, which must not go when this folder goes.
+        """Return the second place for the sealed audit head, which must survive the loss of the home folder.
 
-        The usual home has one by default. Another home, which may be there for a moment only, has one if it is set.
+        The default home has one. Any other home, which may be temporary, has one only if it is set.
         """
         if settings.audit.second_head:
             return os.path.abspath(os.path.expanduser(settings.audit.second_head))
@@ -284,7 +284,7 @@ class Home:
         return os.path.join(os.path.expanduser(state_path()), "audit-head") if is_usual else ""
 
     def settings_stamp(self) -> tuple[int, int, int] | None:
-        """Return what is another when `settings.toml` is; None if there is no such file."""
+        """Return a value that changes when `settings.toml` does; None if there is no such file."""
         try:
             found = os.stat(self.settings)
         except OSError:
@@ -292,25 +292,25 @@ class Home:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def read_settings(self) -> Settings:
-        """Read `settings.toml`; raises ConfigError if it cannot be understood."""
+        """Read `settings.toml`; raises ConfigError if it is invalid."""
         try:
             with open(self.settings, "rb") as file:
                 raw = file.read()
         except FileNotFoundError:
             return Settings()
         except OSError as error:
-            cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check who may read it"
+            cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check its permissions"
             raise ConfigError(f"cannot read {self.settings}: {error.strerror}", cure) from error
-        import tomllib  # 27 ms, and most people have no such file
+        import tomllib  # takes 27 ms to import, and most people have no such file
 
         try:
             values = tomllib.loads(raw.decode())
         except ValueError as error:
-            raise ConfigError(f"{self.settings}: {error}", "mend it there; texts stand in quotes") from error
+            raise ConfigError(f"{self.settings}: {error}", "fix it there; strings need quotes") from error
         try:
             return msgspec.convert(values, Settings)
         except msgspec.ValidationError as error:
-            from anyplug.home import settings_mistakes  # only for those who made one
+            from anyplug.home import settings_mistakes  # only needed after a mistake
 
             slip = settings_mistakes.find(values, Settings) or settings_mistakes.Slip(
                 str(error), settings_mistakes.CURE
@@ -319,24 +319,24 @@ class Home:
 
 
 def _suffixed(plugin: "Plugin") -> str:
-    """Return a name that only the plugin at this path has."""
-    from hashlib import sha256  # here already, where plugins are looked at closely
+    """Return a name that is unique to the plugin at this path."""
+    from hashlib import sha256  # already imported wherever plugins are checked
 
     return f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
 
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:
-    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    """Return the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
     return Home(home_path(os.fspath(given) if given else ""))
 
 
 def usual_home() -> Home:
-    """Return the home folder where nobody names another: the platform's data folder."""
+    """Return the default home folder: the platform's data folder."""
     return Home(usual_path())
 
 
 def binding_places(project: str) -> list[str]:
-    """List where policies lie that hold in a project, from its folder upwards and for all, and who asks them."""
+    """List the places of policies for a project, from its folder upwards and global, and of the agents' hooks."""
     folders = []
     while project and project not in folders:
         folders.append(project)

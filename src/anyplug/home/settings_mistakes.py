@@ -1,6 +1,6 @@
-"""What is wrong in `settings.toml`, for whoever wrote it: in which table, at which key, and what may stand there.
+"""Explain what is wrong in `settings.toml`: in which table, at which key, and what is allowed there.
 
-Only for what cannot be used: what can is read without this. Knows no setting by name.
+Used only for an invalid file: a valid one is read without this. Knows no setting by name.
 """
 
 import re
@@ -12,19 +12,19 @@ import msgspec
 
 BARE = re.compile("[A-Za-z0-9_-]+")  # a key that needs no quotes
 LONGEST_SHOWN = 60  # characters of a value
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
-CURE = "mend it, or take it out: then it is as usual"
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string in quotes"}
+CURE = "fix it, or remove it to use the default"
 
 
 class Slip(msgspec.Struct, frozen=True):
-    """What is wrong, and what to do."""
+    """A mistake, and how to fix it."""
 
     message: str
     hint: str
 
 
 def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Slip | None:
-    """Return the first thing in a value that is not as its type has it; None if there is none."""
+    """Return the first mistake in a value of this type; None if there is none."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -42,7 +42,7 @@ def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Slip | None:
 
 
 def _settings_of(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a table, each with its type; none if no table may stand there."""
+    """Return the keys of a table, each with its type; none if no table is allowed there."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return {field.name: field.type for field in msgspec.structs.fields(kind)}
     return dict.fromkeys(value, get_args(kind)[1]) if get_origin(kind) is dict else {}
@@ -50,7 +50,7 @@ def _settings_of(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(key: str, known: list[str], place: tuple[str, ...]) -> Slip:
     near = get_close_matches(key, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    hint = f"did you mean {near[0]}?" if near else f"the settings are: {', '.join(known)}"
     return Slip(f"{_table(place)}there is no setting {_quoted(key)}", hint)
 
 
@@ -61,13 +61,13 @@ def _unfit(value: Any, kind: Any, place: tuple[str, ...]) -> Slip:
     near = get_close_matches(value, choices, n=1) if choices else []
     *table, key = place
     return Slip(
-        f"{_table(tuple(table))}{_quoted(key)} is {shown}, and has to be {_words(kind)}",
+        f"{_table(tuple(table))}{_quoted(key)} is {shown}, but must be {_words(kind)}",
         f'did you mean "{near[0]}"?' if near else CURE,
     )
 
 
 def _words(kind: Any) -> str:
-    """Say what may stand for a type."""
+    """Describe the values that a type allows."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " or ".join(f'"{choice}"' for choice in inside)
@@ -77,7 +77,7 @@ def _words(kind: Any) -> str:
     if origin in {Union, types.UnionType}:
         return " or ".join(_words(one) for one in inside if one is not type(None))
     if origin is tuple:
-        return "a list, each of it " + _words(inside[0])
+        return "a list, each item " + _words(inside[0])
     return WORDS.get(kind, "a table")
 
 

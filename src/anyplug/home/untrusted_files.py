@@ -1,8 +1,8 @@
-"""Files and folders that a plugin can change, touched without being led astray.
+"""Safe access to files and folders that a plugin can change.
 
-A plugin may swap whatever it can write at any moment: a folder for a link, a file for a pipe, a small file for a
-giant. So the host holds a descriptor of the folder, reaches everything below it by names that must not be links,
-looks at what it has opened rather than at what a path leads to, and stops at a bound.
+A plugin may swap whatever it can write at any moment: a folder for a link, a file for a pipe, a small file for a huge
+one. So the host holds a descriptor of the folder, reaches everything below it by names that must not be links, checks
+what it has opened rather than what a path leads to, and stops at a limit.
 
 Standard library only and quick to import: the guardian and the spawner use it, too.
 """
@@ -15,24 +15,24 @@ import stat
 import sys
 import time
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
 
 OWNER = stat.S_IRWXU
-PERMISSIONS = 0o777  # of a mode; the bits above them, such as setuid, are never copied
-NAME_BYTES = 8  # of randomness in the temporary name of a folder that is about to be removed
+PERMISSIONS = 0o777  # of a mode; the bits above, such as setuid, are never copied
+NAME_BYTES = 8  # random bytes in the temporary name of a folder that is being removed
 CHUNK = 1 << 20  # bytes read at once
-MOST_DEPTH = 100  # folders inside one another; each takes a descriptor while it is walked, and processes have 1,024
-REMOVE_S = 600.0  # for one removal; a program that keeps creating files must not keep us forever
-BATCH = 10_000  # names that are listed at once where things are removed
+MOST_DEPTH = 100  # nested folders; each takes a descriptor while it is walked, and processes have 1,024
+REMOVE_S = 600.0  # for one removal; a program that keeps creating files must not occupy us forever
+BATCH = 10_000  # names listed at once during a removal
 MOST_ENTRIES = 120_000  # a large node_modules has about 60,000
 MOST_BYTES = 2 << 30
 MOST_SECONDS = 120.0
 
-# The device and the type are looked at after opening: O_NONBLOCK keeps a pipe from holding us up until then.
+# The device and type are checked after opening; until then O_NONBLOCK keeps a pipe from blocking us.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -41,48 +41,48 @@ RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 
 
 class TooMuch(OSError):
-    """A plugin's files exceed a bound. `strerror` says which one, and `filename` where."""
+    """A plugin's files exceed a limit. `strerror` says which one, and `filename` where."""
 
     def __init__(self, why: str, path: str) -> None:
         super().__init__(errno.EFBIG, why, path)
 
 
 class Changed(OSError):
-    """Something is not what it has to be, or was swapped while we looked."""
+    """Something is not what it must be, or was swapped while we looked."""
 
     def __init__(self, why: str, path: str) -> None:
         super().__init__(errno.ESTALE, why, path)
 
 
 class Budget:
-    """How much one piece of work may take. Each method raises TooMuch when that is spent."""
+    """Limits for one piece of work. Each method raises TooMuch when they are exceeded."""
 
     def __init__(
         self, entries: int = MOST_ENTRIES, size: int = MOST_BYTES, seconds: float = MOST_SECONDS, file: int = 0
     ) -> None:
-        """`file` is the most bytes of one file, if there is a bound for that."""
+        """`file` is the largest size of one file, if limited."""
         self._most_entries, self._most_bytes, self._most_seconds = entries, size, seconds
         self._most_of_one = file or size
         self._entries = self._bytes = 0
         self._until = time.monotonic() + seconds
 
-    def anew(self) -> Budget:
-        """Return the same for work that begins now."""
+    def renewed(self) -> Budget:
+        """Return a fresh budget with the same limits."""
         return Budget(self._most_entries, self._most_bytes, self._most_seconds, self._most_of_one)
 
     def entry(self, path: str) -> None:
-        """Count a file or a folder."""
+        """Count a file or folder."""
         self.entries(1, path)
         self.tick(path)
 
     def entries(self, count: int, path: str) -> None:
-        """Count several files and folders that are about to be looked at."""
+        """Count several files and folders that are about to be visited."""
         self._entries += count
         if self._entries > self._most_entries:
             raise TooMuch(f"there are more than {self._most_entries:,} files and folders", path)
 
     def file(self, size: int, path: str) -> None:
-        """Count a file that is about to be read, by the size that it claims: a sparse one takes as long as any."""
+        """Count a file that is about to be read, by its apparent size: a sparse file takes as long as any other."""
         if size > self._most_of_one:
             raise TooMuch(f"it has {shown(size)}; the limit for one file is {shown(self._most_of_one)}", path)
         self._bytes += size
@@ -90,16 +90,16 @@ class Budget:
             raise TooMuch(f"the files have more than {shown(self._most_bytes)} together", path)
 
     def tick(self, path: str) -> None:
-        """Look at the clock."""
+        """Check the clock."""
         if time.monotonic() > self._until:
             raise TooMuch(f"reading the files takes longer than {self._most_seconds:g} seconds", path)
 
 
 class HeldFolder:
-    """A folder held by a descriptor: whatever is put in its place, this stays the one that was opened."""
+    """A folder held by a descriptor: whatever replaces its path, this stays the one that was opened."""
 
     def __init__(self, fd: int, path: str) -> None:
-        """Own the descriptor from now on. `path` is for messages."""
+        """Take ownership of the descriptor. `path` is for messages."""
         self.fd = fd
         self.path = path
 
@@ -112,7 +112,7 @@ class HeldFolder:
         self.close()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         os.close(self.fd)
 
     def where(self, relative: str) -> str:
@@ -120,7 +120,7 @@ class HeldFolder:
         return os.path.join(self.path, relative)
 
     def stat(self, name: str) -> os.stat_result:
-        """Look at an entry itself, even if it is a link; raises OSError."""
+        """Return the status of an entry itself, even if it is a link; raises OSError."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def names(self, budget: Budget) -> list[str]:
@@ -128,31 +128,31 @@ class HeldFolder:
         return sorted(entry.name for entry in self._entries(budget))
 
     def folder(self, relative: str) -> HeldFolder:
-        """Hold a folder inside that is no link, and reached through none; raises OSError."""
+        """Hold a folder inside, without following links; raises OSError."""
         return HeldFolder(self._opened(relative, FOLDER), self.where(relative))
 
     def own_folder(self, name: str) -> HeldFolder:
-        """Hold a folder directly inside that is ours and on the same file system, so nobody mounted or moved it in."""
+        """Hold a direct subfolder that is ours and on the same file system, so that nobody mounted or moved it in."""
         held = self.folder(name)
         found, around = os.fstat(held.fd), os.fstat(self.fd)
         if found.st_dev == around.st_dev and found.st_uid == os.geteuid():
             return held
         held.close()
-        raise Changed("it is another user's, or on another file system", self.where(name))
+        raise Changed("it belongs to another user or is on another file system", self.where(name))
 
     def open(self, relative: str) -> int:
-        """Open a regular file inside for reading, through no link; raises OSError."""
+        """Open a regular file inside for reading, without following links; raises OSError."""
         return regular(self._opened(relative, READ | os.O_NOFOLLOW), self.where(relative))
 
     def open_linked(self, name: str) -> int:
-        """Open a regular file for reading, or the one that a link of that name leads to; raises OSError."""
+        """Open a regular file for reading, or the target of a link with that name; raises OSError."""
         path = self.where(name)
-        if not stat.S_ISREG(os.stat(name, dir_fd=self.fd).st_mode):  # opening a device can have effects of its own
+        if not stat.S_ISREG(os.stat(name, dir_fd=self.fd).st_mode):  # opening a device can have side effects
             raise Changed("it is not a regular file", path)
         return regular(os.open(name, READ, dir_fd=self.fd), path)
 
     def read(self, relative: str, largest: int) -> bytes:
-        """Read a small regular file inside, through no link; raises OSError."""
+        """Read a small regular file inside, without following links; raises OSError."""
         return _whole(self.open(relative), self.where(relative), largest)
 
     def create(self, relative: str, mode: int = 0o600) -> int:
@@ -165,7 +165,7 @@ class HeldFolder:
             return os.open(name, flags, mode, dir_fd=below.fd)
 
     def make_folders(self, relative: str) -> HeldFolder:
-        """Hold a folder inside, creating what is missing on the way; raises OSError."""
+        """Hold a folder inside, creating missing folders on the way; raises OSError."""
         at = HeldFolder(os.dup(self.fd), self.path)
         for name in _parts(relative) if relative else ():
             with at:
@@ -179,8 +179,8 @@ class HeldFolder:
     def walk(self, budget: Budget, enter: Callable[[str], bool] = lambda _: True) -> Iterator[Entry]:
         """Yield everything inside except links' targets, each folder before its content; raises OSError.
 
-        `enter` is asked about every name, relative to this folder: what it declines is neither yielded nor entered.
-        A folder that goes away or turns into a link meanwhile is left out.
+        `enter` is called with every name, relative to this folder: what it declines is neither yielded nor entered. A
+        folder that disappears or turns into a link meanwhile is skipped.
         """
         left = [iter([Entry("", self, os.fstat(self.fd))])]
         held: list[HeldFolder] = []
@@ -196,7 +196,7 @@ class HeldFolder:
                     yield entry
                     continue
                 if len(held) > MOST_DEPTH:
-                    why = f"there are more than {MOST_DEPTH} folders inside one another"
+                    why = f"there are more than {MOST_DEPTH} nested folders"
                     raise TooMuch(why, self.where(entry.relative))
                 try:
                     below = HeldFolder(os.dup(self.fd), self.path) if not held else held[-1].folder(entry.name)
@@ -214,7 +214,7 @@ class HeldFolder:
                 folder.close()
 
     def listed(self, relative: str, budget: Budget, enter: Callable[[str], bool]) -> list[Entry]:
-        """List the entries of this folder, which is called `relative`, with a look at each; raises OSError."""
+        """List the entries of this folder, whose path is `relative`, with their status; raises OSError."""
         found = []
         for entry in self._entries(budget):
             name = f"{relative}/{entry.name}" if relative else entry.name
@@ -223,7 +223,7 @@ class HeldFolder:
             try:
                 found.append(Entry(name, self, entry.stat(follow_symlinks=False)))
             except FileNotFoundError:
-                continue  # it went away meanwhile
+                continue  # it disappeared meanwhile
         return found
 
     def _entries(self, budget: Budget) -> Iterator[os.DirEntry[str]]:
@@ -246,9 +246,9 @@ class HeldFolder:
 
 
 class Entry:
-    """Something in a walk: its name relative to the top, the folder it lies in, and how it looked there.
+    """An entry of a walk: its path relative to the top, its folder, and its status.
 
-    A folder is held itself, so `folder` is the folder it is.
+    If it is a folder itself, `folder` is that folder.
     """
 
     __slots__ = ("folder", "found", "relative")
@@ -265,7 +265,7 @@ class Entry:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder, and no link to one."""
+        """Whether it is a folder, and not a link to one."""
         return stat.S_ISDIR(self.found.st_mode)
 
     @property
@@ -280,17 +280,17 @@ class Entry:
 
 
 def hold(path: str) -> HeldFolder:
-    """Hold a folder that is no link itself; raises OSError."""
+    """Hold a folder that is not a link itself; raises OSError."""
     return HeldFolder(os.open(path, FOLDER), path)
 
 
 def read(path: str, largest: int) -> bytes:
-    """Read a small regular file that is no link itself; raises OSError."""
+    """Read a small regular file that is not a link itself; raises OSError."""
     return _whole(regular(os.open(path, READ | os.O_NOFOLLOW), path), path, largest)
 
 
 def head(path: str, count: int) -> bytes:
-    """Read the first bytes of a regular file, or of the one that a link leads to; raises OSError."""
+    """Read the first bytes of a regular file, or of a link's target; raises OSError."""
     folder, name = os.path.split(path)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with HeldFolder(os.open(folder or ".", flags), folder) as held:
@@ -302,7 +302,7 @@ def head(path: str, count: int) -> bytes:
 
 
 def read_inside(folder: str, path: str, largest: int) -> bytes:
-    """Read a small regular file in a plugin's folder; links may lead there as long as they stay in the folder.
+    """Read a small regular file in a plugin's folder, following links that stay in the folder.
 
     Raises OSError.
     """
@@ -315,12 +315,12 @@ def read_inside(folder: str, path: str, largest: int) -> bytes:
                 raise
         real = os.path.realpath(path)
         if not real.startswith(f"{os.path.realpath(folder)}{os.sep}"):
-            raise Changed("it is a link that leads out of the plugin's folder", path)
+            raise Changed("it is a link that leads outside the plugin's folder", path)
         return held.read(os.path.relpath(real, os.path.realpath(folder)), largest)
 
 
 def regular(fd: int, path: str) -> int:
-    """Return the descriptor if it is a regular file's; else close it and raise OSError."""
+    """Return the descriptor if it is a regular file; otherwise close it and raise OSError."""
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
@@ -328,7 +328,7 @@ def regular(fd: int, path: str) -> int:
 
 
 def chunks(fd: int, path: str, budget: Budget) -> Iterator[bytes]:
-    """Read an open file to its end, or to the size it had when this began: it may grow as fast as we read."""
+    """Read an open file up to the size it had at the beginning: it may grow as fast as we read."""
     left = os.fstat(fd).st_size
     budget.file(left, path)
     while left > 0 and (chunk := os.read(fd, min(CHUNK, left))):
@@ -342,11 +342,11 @@ def copy_file(fd: int, path: str, target: HeldFolder, name: str, budget: Budget,
     new = target.create(name, mode)
     with open(new, "wb", buffering=0) as file:
         file.writelines(chunks(fd, path, budget))
-        os.fchmod(new, mode)  # whatever the umask is
+        os.fchmod(new, mode)  # regardless of the umask
 
 
 def copy_entry(source: HeldFolder, relative: str, target: HeldFolder, new: str, budget: Budget) -> None:
-    """Copy a regular file with its mode and times, or a link as a link, in place of what is there; raises OSError."""
+    """Copy a regular file with its mode and times, or a link as a link, replacing what is there; raises OSError."""
     above, _, name = relative.rpartition("/")
     into, _, new_name = new.rpartition("/")
     with source.make_folders("") if not above else source.folder(above) as old, target.make_folders(into) as folder:
@@ -367,16 +367,16 @@ def copy_entry(source: HeldFolder, relative: str, target: HeldFolder, new: str, 
 
 
 def files(folder: str, budget: Budget | None = None) -> list[str]:
-    """List the files of a tree, and its links, relative to it; raises OSError."""
+    """List the files and links of a tree, relative to it; raises OSError."""
     with hold(folder) as held:
         return sorted(entry.relative for entry in held.walk(budget or Budget()) if not entry.is_folder)
 
 
 def remove(path: str, seconds: float = REMOVE_S) -> None:
-    """Remove a folder with all that is in it, and follow no link; raises OSError if something stays.
+    """Remove a folder and its contents without following links; raises OSError if something remains.
 
-    The standard library goes down by calling itself and holds a descriptor for each level; a plugin can nest folders
-    deeper than that, and deeper than any path can name.
+    The standard library recurses and holds a descriptor for each level; a plugin can nest folders deeper than that, and
+    deeper than any path can name.
     """
     until = time.monotonic() + seconds
     top = _open_for_removal(path)
@@ -393,7 +393,7 @@ def remove(path: str, seconds: float = REMOVE_S) -> None:
 
 
 def shown(size: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for people."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.4g} {unit}"
@@ -413,10 +413,10 @@ def _whole(fd: int, path: str, largest: int) -> bytes:
 
 
 def _open_beneath(folder: int, relative: str, flags: int) -> int:
-    """Open something below a folder, through no link at all; raises OSError.
+    """Open something below a folder without following any link; raises OSError.
 
-    The kernel does it in one step where it has `openat2`. ctypes takes milliseconds to load, so that way is taken only
-    where it is loaded already; the other one is as safe.
+    The kernel does it in one step where it has `openat2`. ctypes takes milliseconds to load, so that is used only if it
+    is already loaded; the alternative is as safe.
     """
     names = _parts(relative)
     if len(names) > 1 and "ctypes" in sys.modules and (fd := _openat2(folder, relative, flags)) is not None:
@@ -435,10 +435,10 @@ def _open_beneath(folder: int, relative: str, flags: int) -> int:
 
 
 def _openat2(folder: int, relative: str, flags: int) -> int | None:
-    """Open something below a folder by one system call; None where the kernel does not know it."""
+    """Open something below a folder with one system call; None where the kernel lacks it."""
     if sys.platform != "linux":
         return None
-    import ctypes  # loaded already
+    import ctypes  # already loaded
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -447,7 +447,7 @@ def _openat2(folder: int, relative: str, flags: int) -> int | None:
     if fd >= 0:
         return int(fd)
     number = ctypes.get_errno()
-    if number in {errno.ENOSYS, errno.EPERM, errno.EAGAIN}:  # an old kernel, a container's filter, or a race elsewhere
+    if number in {errno.ENOSYS, errno.EPERM, errno.EAGAIN}:  # an old kernel, a container's filter, or a race
         return None
     raise OSError(number, os.strerror(number), relative)
 
@@ -460,13 +460,13 @@ def _parts(relative: str) -> list[str]:
 
 
 def _take_apart(name: str, top: int, until: float) -> None:
-    """Remove a folder; the folders in it come to the top first, so that nothing is ever more than two levels deep."""
+    """Remove a folder; its subfolders are moved to the top first, so that nothing is ever more than two levels deep."""
     inner = _open_for_removal(name, top)
     try:
         while names := _some_names(inner):
             for one in names:
                 if not _is_removed(one, inner):
-                    os.close(_open_for_removal(one, inner))  # whoever moves a folder must be allowed to write to it
+                    os.close(_open_for_removal(one, inner))  # moving a folder requires write permission to it
                     os.rename(one, os.urandom(NAME_BYTES).hex(), src_dir_fd=inner, dst_dir_fd=top)
             if time.monotonic() > until:
                 raise TooMuch("removing it takes too long", name)
@@ -482,18 +482,18 @@ def _some_names(folder: int) -> list[str]:
 
 
 def _is_removed(name: str, folder: int) -> bool:
-    """Remove what is no folder; False if it is one."""
+    """Remove anything but a folder; return False if it is one."""
     try:
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             return False
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
-        pass  # somebody else was faster
+        pass  # another process was faster
     return True
 
 
 def _open_for_removal(name: str, folder: int | None = None) -> int:
-    """Open a folder that may have taken our rights away, and is no link; raises OSError."""
+    """Open a folder, but not a link, even if its mode denies us access; raises OSError."""
     if hasattr(os, "O_PATH"):
         pinned = os.open(name, FOLDER | os.O_PATH, dir_fd=folder)
         try:
@@ -506,5 +506,5 @@ def _open_for_removal(name: str, folder: int | None = None) -> int:
     opened = os.open(name, FOLDER, dir_fd=folder)
     if folder is not None and os.fstat(opened).st_dev != os.fstat(folder).st_dev:
         os.close(opened)
-        raise OSError(errno.EXDEV, "something else is mounted there", name)
+        raise OSError(errno.EXDEV, "another file system is mounted there", name)
     return opened

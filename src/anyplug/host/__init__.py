@@ -1,1 +1,1 @@
-"""The host: loads plugins, runs calls, and owns everything that runs meanwhile."""
+"""The host: loads plugins, runs calls, and owns everything that runs."""

@@ -61,7 +61,7 @@ from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
 from anyplug.secrets.redaction import Secrecies
 
-if TYPE_CHECKING:  # only who learns has one
+if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 FIX_PLUGIN = "fix the plugin"
@@ -89,14 +89,14 @@ class Host:
         learning: "Learning | None" = None,
         tally: Tally | None = None,
     ) -> None:
-        """Say where plugins are.
+        """Configure where plugins are.
 
-        `plugins` are folders that count as approved; `roots` are folders of plugins, in place of the standard
-        ones; `ask` is called where a person has to agree; `tell` hears of long work. Plugins that stay up are
-        started with the host, or with `eager=False` when they are first needed, except for those that watch
-        or guard what happens; `greeting` tells them whose agent they work for, and in which folder. `environment`
-        is the user's, in place of this process's own. `learning` watches one plugin. `tally` counts the calls, for
-        several hosts if they share it.
+        `plugins` are folders that count as approved; `roots` are folders of plugins, instead of the standard ones;
+        `ask` is called when a person must agree; `tell` is called about long work. Long-running plugins are started
+        with the host, or with `eager=False` when they are first needed, except for those that observe or guard events;
+        `greeting` tells them whose agent they work for, and in which folder. `environment` is the user's, instead of
+        this process's own. `learning` observes one plugin. `tally` counts the calls, for several hosts if they share
+        it.
 
         Raises ConfigError if the settings cannot be read.
         """
@@ -112,7 +112,7 @@ class Host:
         self._watch = watch
         self._tell = tell
         self._learning = learning
-        self._callers: dict[str, Attachment] = {}  # of the calls that run
+        self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
@@ -124,7 +124,7 @@ class Host:
         self._loop = asyncio.get_running_loop()
         self._leaving = anyio.Event()
         self._tasks = anyio.create_task_group()
-        with suppress(OSError):  # where it cannot be written, only the usual home is hidden from other homes' plugins
+        with suppress(OSError):  # if it is not writable, only the default home is hidden from other homes' plugins
             note_home(self._catalog.home.path)
         self._put_together(self._catalog, self._greeting.cwd or os.getcwd())
         await self._tasks.__aenter__()
@@ -139,7 +139,7 @@ class Host:
         return self
 
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
-        """Make what lives as long as the host is open, and let it know of each other. Nothing is started yet."""
+        """Create and connect what lives as long as the host is open. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
         self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
         self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
@@ -186,7 +186,7 @@ class Host:
             await self._peers.stop_all(at_once=error is not None)
         self._tasks.cancel_scope.cancel()
         try:
-            # The body's own error is not the tasks': handed to them, it would come back inside a group.
+            # The body's own error must not be passed to the tasks: it would come back inside a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
             self._loading.close()
@@ -215,7 +215,7 @@ class Host:
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong with plugins, each naming its plugin."""
+        """Plugins' problems, each with its plugin's name."""
         return [
             msgspec.structs.replace(problem, message=f"{entry.name}: {problem.message}")
             for entry in self.snapshot.entries
@@ -234,12 +234,12 @@ class Host:
 
     @property
     def guards(self) -> Guards:
-        """Who decides about events; an agent asks them before a turn and before it shows a message."""
+        """The guards, which decide about events; an agent asks them before a turn and before it shows a message."""
         return self._guards
 
     @property
     def peers(self) -> Peers:
-        """The plugins that stay up, and how they are."""
+        """The long-running plugins and their state."""
         return self._peers
 
     @property
@@ -261,10 +261,10 @@ class Host:
         wait: bool = True,
         progress: Progress | None = None,
     ) -> Result:
-        """Call a tool. Whatever happens on the way ends as a result and as one audit record.
+        """Call a tool. Whatever happens ends as a result and as one audit record.
 
-        An asynchronous tool runs as a job; `wait=False` gives the job's id at once, in the metadata. `progress`
-        hears how far it is, where the plugin says so. Raises only if the caller's own task is cancelled.
+        An asynchronous tool runs as a job; with `wait=False` the job's id is returned at once, in the metadata.
+        `progress` receives the plugin's progress reports. Raises only if the caller's own task is cancelled.
         """
         trail = Trail(name, attachment or self._attachment, arguments)
         call: Call | None = None
@@ -302,9 +302,9 @@ class Host:
         attachment: Attachment | None = None,
         on_step: OnStep = lambda _number, _result: None,
     ) -> ChainOutcome:
-        """Call tools one after the other, each with what those before it gave, up to the first that fails.
+        """Call tools one after another, each with the results of those before it, up to the first that fails.
 
-        Each step is a call like any other; `on_step` hears of its end. Raises BadChain if `steps` are no steps.
+        Each step is a call like any other; `on_step` is called at its end. Raises BadChain if `steps` is invalid.
         """
 
         async def call(name: str, arguments: dict[str, Any]) -> Result:
@@ -313,7 +313,7 @@ class Host:
         return await run_chain(call, read_chain(steps).steps, on_step)
 
     async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
-        """Run a slash command, given as a person types it. Ends as an outcome and as one audit record."""
+        """Run a slash command as typed by a person. Ends as an outcome and as one audit record."""
         name, words = split_command(line)
         trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
         notes: list[Note] = []
@@ -348,7 +348,7 @@ class Host:
         self._live.emit(event, **fields)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear what extensions say on their own account; call what this gives to stop."""
+        """Register a callback for extensions' own messages; call the returned function to stop."""
         return self._live.listen(listener)
 
     async def hear_out(self, name: str) -> None:
@@ -358,11 +358,11 @@ class Host:
             await self._peers.hear_out(lambda: self.snapshot.knows(name))
 
     def warm_up(self) -> None:
-        """Start all that stays up and was left for later, without waiting for it."""
+        """Start the long-running plugins that were deferred, without waiting for them."""
         self._peers.begin_idle()
 
     async def reload(self, name: str | None = None) -> Snapshot:
-        """Read everything again; plugins that stay up are torn down and started anew, or just the one of that name.
+        """Read everything again; restart all long-running plugins, or just the one of that name.
 
         Raises PluginNotFound.
         """
@@ -382,9 +382,9 @@ class Host:
     ) -> str:
         """Approve a plugin as it is now, for a person who has seen what it asks for.
 
-        `seen` is the digest of what the person looked at. Its init script and its dependencies are seen to
-        first; gives what they printed. Raises CallError if that fails or if it is another than was seen, and
-        then nothing is approved.
+        `seen` is the digest of what the person reviewed. Its init script and dependencies are set up first; returns
+        what they printed. Raises CallError if that fails or if the plugin is not as it was seen; then nothing is
+        approved.
         """
         said = await self._preparation.approve(
             plugin,
@@ -404,12 +404,12 @@ class Host:
         return await self._preparation.prepare(plugin, granted, unconfined=unconfined)
 
     def has_started(self, pid: int) -> bool:
-        """Whether a process comes from one of this host's plugins."""
+        """Return whether a process descends from one of this host's plugins."""
         return self._runner.guard.marks(pid)
 
     @property
     def has_jobs(self) -> bool:
-        """Whether jobs of this host are under way."""
+        """Whether jobs of this host are running."""
         return self._job_runs.are_under_way
 
     def jobs(self) -> list[Job]:
@@ -421,9 +421,9 @@ class Host:
         self._job_runs.cancel(name)
 
     def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> list[str]:
-        """See to it that the arguments are an object of JSON values, as strictly as the person wants it.
+        """Check that the arguments are a JSON object, as strictly as the user's settings say.
 
-        Gives in what they break the tool's schema, if that is to be a warning only.
+        Return how they violate the tool's schema, if that is only a warning.
         """
         if trail.unusable:
             raise InvalidArguments(tool.name, [trail.unusable])
@@ -450,7 +450,7 @@ class Host:
         )
 
     async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
-        """Run what may run, and record how it ended."""
+        """Run a permitted call, and record how it ended."""
         self._live.tell_of_call(call)
         self._callers[call.id] = trail.attachment
         try:
@@ -463,14 +463,16 @@ class Host:
                 )
                 try:
                     result = await self._exchange(call, standing, around)
-                except (ValueError, RecursionError) as unread:  # an answer of a kind that no reader expected
+                except (ValueError, RecursionError) as unread:  # an answer that no decoder expected
                     why = str(unread).partition("\n")[0]
                     raise BadOutput(f"the answer of '{call.tool.name}' cannot be read: {why}", FIX_PLUGIN) from unread
                 await self._see_that_nothing_came(call.plugin)
             except CallError as refusal:
                 result = failed(refusal)
             if is_too_deep(result.structured) or is_too_deep(result.metadata, DEEPEST_METADATA):
-                result = failed(BadOutput(f"what '{call.tool.name}' gave cannot be passed on: {TOO_DEEP}", FIX_PLUGIN))
+                result = failed(
+                    BadOutput((f"the result of '{call.tool.name}' cannot be passed on: {TOO_DEEP}"), FIX_PLUGIN)
+                )
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
@@ -507,9 +509,9 @@ class Host:
         return format.result(call, request, answer, around)
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
-        """See to it that no code came into a plugin's folder while it ran; raises NotApproved.
+        """Check that no code was added to a plugin's folder while it ran; raises NotApproved.
 
-        A process that stays up may have loaded that code, and is started anew.
+        A long-running process may have loaded that code, so it is restarted.
         """
         try:
             self._provisions.see_that_nothing_came(plugin)
@@ -519,7 +521,7 @@ class Host:
             raise
 
     async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
-        """Run a slash command that may run, and ask the gates about what it gave; raises CallError."""
+        """Run a permitted slash command, and ask the gates about its outcome; raises CallError."""
         if self._peers.has_other_rights(call.plugin, standing.rights):
             await self._renew_rights(call.plugin)
         extension = await self._peers.reach(call.plugin)
@@ -530,30 +532,30 @@ class Host:
         return outcome if seen is given else outcome.judged(seen, self._live.panels)
 
     async def _renew_rights(self, plugin: Plugin) -> None:
-        """Have a plugin that stays up started anew, with the rights that it has now; raises Unavailable."""
+        """Restart a long-running plugin with its present rights; raises Unavailable."""
         try:
             await self.look_again()
         except StoreError as error:
-            reason = f"plugin '{plugin.name}' has other rights now and cannot be started anew: {error.message}"
+            reason = f"plugin '{plugin.name}' has new rights but cannot be restarted: {error.message}"
             raise Unavailable(reason, error.hint) from error
 
     async def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
-        """Name the grant that would have helped, where it seems that one was lacking."""
+        """Name the grant that would have helped, if one seems to be missing."""
         text, users = f"{failure.message}\n{said}", trail.attachment.users
         cure = await thread_lanes.run(plugin.path, self._provisions.cure, plugin, standing, text, users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 
     async def _start(self, plugin: Plugin) -> Start:
-        """Return what a plugin that stays up is started with; raises CallError if it may not run, as it is now."""
+        """Return what a long-running plugin is started with; raises CallError if it may not run as it is now."""
         return await self._provisions.start(plugin, await self._admission.admit_start(plugin))
 
     async def look_again(self) -> None:
-        """Read everything again, now and not when somebody sees that it changed; what that starts is up then."""
+        """Read everything again at once, and wait for what that starts."""
         await self._loading.again()
         await self._peers.come_up()
 
     def _aside(self, work: Callable[[], None]) -> None:
-        """Have something done in a thread that nobody waits for but the end of the host; in whatever thread this is."""
+        """Run something in a thread that only the end of the host waits for; callable from any thread."""
 
         def begin() -> None:
             if not self._leaving.is_set():
@@ -562,7 +564,7 @@ class Host:
         self._loop.call_soon_threadsafe(begin)
 
     def _follow_settings(self) -> None:
-        """Let all go by the settings as they were read just now."""
+        """Apply the settings that were just read."""
         if self._catalog.settings_fault:
             self._tell(self._catalog.settings_fault)
         for part in (self._provisions, self._peers, self._guards, self._gates):
@@ -581,11 +583,11 @@ class Host:
     ) -> Result:
         """Call a tool because a plugin asked for it, with the tools that led to that: by the same path as everyone.
 
-        Inside a call of its own, whoever made that call is asked; else whoever the host asks.
+        Inside one of its own calls, the caller of that call is asked; otherwise the host's `ask`.
         """
         asker = self._callers.get(parent.id, self._attachment) if parent is not None else self._attachment
         if parent is not None:
             callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
         else:
-            callers = (*chain, plugin.name)  # on its own account, or to decide about the call that the chain leads to
+            callers = (*chain, plugin.name)  # by itself, or to decide about the call at the end of the chain
         return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))

@@ -1,4 +1,4 @@
-"""What a host has loaded: reads plugins, starts and retires those that stay up, and swaps the snapshot."""
+"""What a host has loaded: read plugins, start and retire long-running ones, and swap the snapshot."""
 
 import asyncio
 import functools
@@ -17,62 +17,62 @@ from anyplug.peers.peer_set import Peers
 from anyplug.peers.slot import Wanted
 from anyplug.runtime import thread_lanes
 
-RETRY_S = 0.5  # before the next attempt to look, or to make a snapshot, if the store failed
+RETRY_S = 0.5  # before the next attempt after the database failed
 
 NOTHING = Snapshot(entries=(), owners={}, aliases={}, model_names={})
 
 Renew = Callable[[Plugin], bool]
-Settle = Callable[[], Awaitable[None]]  # waits until what was begun is up, or failed to be
+Settle = Callable[[], Awaitable[None]]  # waits until what was begun is running, or failed to start
 
 
 class Loading:
-    """The snapshot of one host, and how it comes about."""
+    """The snapshot of one host, and how it is built."""
 
     def __init__(
         self,
         catalog: Catalog,
         swapped: Callable[[], None],
-        set_anew: Callable[[], None],
+        reconfigured: Callable[[], None],
         *,
         eager: bool,
     ) -> None:
         """Load nothing yet.
 
-        `swapped` hears of each new snapshot, `set_anew` of new settings, before plugins are read by them. Without
-        `eager`, what stays up is started when it is first used.
+        `swapped` is called with each new snapshot, `reconfigured` after new settings, before plugins are read.
+        Without `eager`, long-running plugins are started when they are first used.
         """
         self._catalog = catalog
         catalog.is_on_loop = True
         self._peers: Peers  # from `begin` on
         self._swapped = swapped
-        self._set_anew = set_anew
+        self._reconfigured = reconfigured
         self._eager = eager
         self._found: list[Plugin] = []
-        self._taken_over = NOTHING  # by which what stays up was started; `snapshot` may be older, or newer
-        self._edition = 0  # of people's decisions, when these were taken over
+        self._taken_over = NOTHING  # with which long-running plugins were started; `snapshot` may be older or newer
+        self._edition = 0  # of the decisions, when these were applied
         self._is_stale = False
         self._retry: asyncio.TimerHandle | None = None
-        self._looking = anyio.Lock()  # of two looks the later one must win
+        self._looking = anyio.Lock()  # of two loads the later one must win
         self.snapshot = NOTHING
 
     def why_absent(self, name: str) -> str:
-        """Say why nothing of that name runs."""
+        """Return why nothing of that name runs."""
         return self.snapshot.why_absent(name)
 
     async def begin(self, peers: Peers) -> None:
-        """Load what is there; `peers` keeps up what stays up."""
+        """Load everything; `peers` keeps long-running plugins running."""
         self._peers = peers
         found, slow = await self._find()
         await self._settle(self._take_over(found, _nothing), slow)
         self._refresh()
 
     async def again(self, renew: Renew | None = None) -> None:
-        """Read everything again, also the settings; of what stays up, start anew what changed or is to be renewed."""
+        """Read everything again, including settings; restart long-running plugins that changed or must be renewed."""
         settle = await self._look(renew or _nothing)
         try:
             await settle()
         finally:
-            self._refresh()  # also for those who do not wait for it to the end
+            self._refresh()  # also for callers that do not wait for the end
 
     async def catch_up_for(self, plugin: Plugin) -> None:
         """Read everything again if people have decided something since, for a call of a plugin that waits for it.
@@ -93,7 +93,10 @@ class Loading:
             self._refresh()
 
     async def reload(self, name: str | None) -> None:
-        """Start anew all that was started, or just the plugin of that name, and wait for it. Raises PluginNotFound."""
+        """Restart everything that was started, or just the plugin of that name, and wait for it.
+
+        Raises PluginNotFound.
+        """
         only = None if name is None else self.snapshot.plugin(name).path
         await self.again(lambda plugin: plugin.path == only if only else self._peers.has_begun(plugin))
         for place in self._peers.places:  # some may wait for the calls of what they replace
@@ -101,7 +104,7 @@ class Loading:
                 await place.settled.wait()
 
     async def reload_in_a_call(self, name: str) -> str:
-        """Read everything again because a tool asked for it: nobody waits for what waits for calls under way."""
+        """Read everything again for a tool that asked for it, without waiting for running calls to end."""
         only = self.snapshot.plugin(name).path if name else None
         given_up = {place.plugin.path for place in self._peers.places if place.health == "given_up"}
         before = self.snapshot
@@ -114,50 +117,50 @@ class Loading:
 
     async def follow(self, leaving: anyio.Event) -> None:
         """Read everything again each time that something changes, until `leaving`."""
-        from anyplug.catalog.watch import changes  # pulls in watchfiles, which a single call does not need
+        from anyplug.catalog.watch import changes  # imports watchfiles, which a single call does not need
 
         async with anyio.create_task_group() as tasks:
             async for _ in changes(self._catalog, lambda: self._taken_over, leaving):
                 settle = await self._look_in_time(leaving)
                 if settle is not None:
-                    # What takes its time to start or to leave must not hide what changes meanwhile.
+                    # Slow starts and ends must not hide what changes meanwhile.
                     tasks.start_soon(self._settled, settle)
 
     def close(self) -> None:
-        """Make no more snapshots."""
+        """Build no more snapshots."""
         if self._retry is not None:
             self._retry.cancel()
 
     def grow_stale(self) -> None:
-        """Make a new snapshot soon: an extension registers many things in one go."""
+        """Schedule a new snapshot: an extension registers many things at once."""
         if not self._is_stale:
             self._is_stale = True
             asyncio.get_running_loop().call_soon(self._refresh_in_time)
 
     def catch_up(self) -> None:
-        """Make the new snapshot now, if one is to be made soon."""
+        """Build the scheduled snapshot now, if any."""
         if self._is_stale:
             self._refresh_in_time()
 
     async def _look(self, renew: Renew, patient_with: Renew = lambda _: True) -> Settle:
-        """Read everything and take it over; gives what waits until that has come to something. Raises StoreError.
+        """Read everything and apply it; return what waits until that has settled. Raises StoreError.
 
-        What that gives reads plugins with many or large files, too, if `patient_with` says so.
+        If `patient_with` says so, that also reads plugins with many or large files.
         """
         async with self._looking:
             taken_over = self._catalog.follow_settings()
             if taken_over is not None:
-                self._set_anew()
+                self._reconfigured()
             found, slow = await self._find()
             settle = self._take_over(found, renew)
-            if taken_over is not None:  # else whoever looks next does all of it
+            if taken_over is not None:  # otherwise the next load does all of it
                 taken_over()
         return functools.partial(self._settle, settle, [plugin for plugin in slow if patient_with(plugin)])
 
     async def _find(self) -> tuple[list[Plugin], list[Plugin]]:
-        """Read what is there, and take the digests of what may run, in threads: others have calls under way.
+        """Read all plugins, and take the digests of those that may run, in threads: other calls are running.
 
-        Gives all plugins, and those of them that take longer to read.
+        Return all plugins, and those of them that take longer to read.
         """
         found = await anyio.to_thread.run_sync(self._catalog.find, self.snapshot)
         if not all(plugin.explicit for plugin in found):
@@ -165,7 +168,7 @@ class Loading:
         return found, await anyio.to_thread.run_sync(self._catalog.hash, found)
 
     async def _settle(self, settle: Settle, slow: list[Plugin]) -> None:
-        """Wait for what was taken over; then read the plugins that take long, and take over what comes of it."""
+        """Wait for what was applied; then read the slow plugins, and apply the result."""
         await settle()
         if not slow:
             return
@@ -183,9 +186,9 @@ class Loading:
             await settle()
 
     async def _look_in_time(self, leaving: anyio.Event) -> Settle | None:
-        """Do the same as soon as it is possible; None if the host leaves before.
+        """Do the same as soon as possible; return None if the host ends first.
 
-        Until then the snapshot stays as it is, and calls say what is wrong with the store.
+        Until then the snapshot stays as it is, and calls report what is wrong with the database.
         """
         while not leaving.is_set():
             try:
@@ -196,14 +199,14 @@ class Loading:
         return None
 
     async def _settled(self, settle: Settle) -> None:
-        """Wait until what was taken over has come to something, and make a snapshot of that."""
+        """Wait until what was applied has settled, and build a snapshot."""
         await settle()
         self._refresh_in_time()
 
     def _take_over(self, found: list[Plugin], renew: Renew) -> Settle:
-        """Take over what was found: begin to start, renew and retire what stays up. Gives what waits for it.
+        """Apply what was found: begin to start, renew and retire long-running plugins. Return what waits for it.
 
-        What is renewed is started also where others wait until they are needed: somebody wants to know how it does.
+        Renewed plugins are started even if others wait until they are needed: somebody wants to know their state.
         """
         self._found = found
         renewed = {plugin.path for plugin in found if renew(plugin)}
@@ -226,13 +229,13 @@ class Loading:
         return settle
 
     def _coming_back(self) -> set[str]:
-        """Return the paths of plugins of which nothing is down for longer than a moment."""
+        """Return the paths of plugins that are down only for a moment."""
         down = [place for place in self._peers.places if place.peer is None and place.reason]
         lasting = {place.plugin.path for place in down if not place.is_coming_back}
         return {place.plugin.path for place in down} - lasting
 
     def _own_standing(self, entry: Entry) -> Standing:
-        """Say where a plugin stands; one that is shadowed and still on guard stands for itself."""
+        """Return a plugin's standing; a shadowed plugin that still guards has its own."""
         return self._catalog.standing_as_read(entry.plugin) if entry.on_guard else entry.standing
 
     def _offer(self, plugin: Plugin) -> Offer | None:
@@ -245,12 +248,12 @@ class Loading:
     def _refresh_in_time(self) -> None:
         try:
             self._refresh()
-        except StoreError:  # calls say what is wrong with it
-            self.close()  # somebody else may have failed as well, and one more attempt is enough
+        except StoreError:  # calls report what is wrong with it
+            self.close()  # another attempt may have failed as well, and one retry is enough
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._refresh_in_time)
 
     def _refresh(self) -> None:
-        """Swap the snapshot for one that has what extensions offer now."""
+        """Swap the snapshot for one with what extensions offer now."""
         self.snapshot = self._catalog.snapshot(self._found, self._offer, as_read=True)
         self._is_stale = False
         self._swapped()

@@ -1,4 +1,4 @@
-"""What holds a plugin on this machine, and what its grants really open: said by doing it, for people to look at."""
+"""Assess how a plugin is confined on this machine and what its grants really open, by applying its sandbox."""
 
 import os
 import sys
@@ -21,45 +21,47 @@ VARIABLE = "ANYPLUG_CONFINEMENT"
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True):
-    """What one plugin's programs are held by.
+    """How one plugin's programs are confined.
 
-    `confined`: all that its permissions say. `partly`: less than that, and a person allowed it. `refused`: less than
-    that, so that nothing of it runs. `off`: nothing, because confinement is switched off.
+    `confined`: everything its permissions require is enforced. `partly`: less is enforced, and a person allowed it.
+    `refused`: less is enforced, so nothing of it runs. `off`: confinement is disabled.
     """
 
     state: State
-    off_by: str = ""  # who switched it off
+    off_by: str = ""  # what disabled it
     layers: tuple[str, ...] = ()
-    refused: dict[str, str] = {}  # layers that this machine does not give, and why
-    landlock: int = 0  # its version; 0 if it is not in force
-    shortfalls: tuple[Shortfall, ...] = ()  # what its permissions say and nothing holds
+    refused: dict[str, str] = {}  # layers that this machine lacks, and why
+    landlock: int = 0  # its version; 0 if not in force
+    shortfalls: tuple[Shortfall, ...] = ()  # what its permissions require but nothing enforces
     gaps: tuple[str, ...] = ()  # what stays open for every plugin here
-    notes: tuple[str, ...] = ()  # what a grant opens, where its name does not say so
+    notes: tuple[str, ...] = ()  # what a grant opens beyond what its name suggests
     limits: dict[str, int] = {}
-    protected: tuple[str, ...] = ()  # patterns of what it cannot change, though it lies in a folder that it may
+    protected: tuple[str, ...] = ()  # patterns of what it cannot change, even in a folder that it may write to
 
 
 def switched_off(settings: Settings) -> str:
-    """Say by whom confinement is switched off; empty if it is on."""
+    """Return what disables confinement; empty if it is on."""
     if settings.is_confining:
         return ""
     return VARIABLE if os.environ.get(VARIABLE) == "off" else "settings.toml"
 
 
 def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "") -> Profile:
-    """Draw what a plugin's programs may do, as the host does."""
+    """Build the profile of a plugin's programs, as the host does."""
     folder = project or os.getcwd()
     allowances = Allowances(catalog.home, catalog.settings, folder, plugin_folders=catalog.plugin_folders)
     return allowances.profile(plugin, standing)
 
 
 def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
-    """Confine nothing in the way in which the plugin would be, and say what holds. Blocks for some 100 ms."""
+    """Confine an empty process as the plugin would be, and report what is enforced. Blocks for some 100 ms."""
     profile = drawn(catalog, plugin, standing)
     if off_by := switched_off(catalog.settings):
         return Protection(state="off", off_by=off_by, notes=profile.notes)
     if sys.platform != "linux":
-        nothing = Shortfall("any of its permissions", f"nothing is confined on {sys.platform} yet", "use Linux")
+        nothing = Shortfall(
+            "any of its permissions", (f"anyplug cannot confine programs on {sys.platform} yet"), "use Linux"
+        )
         return Protection(
             state="partly" if standing.unconfined else "refused", shortfalls=(nothing,), notes=profile.notes
         )
@@ -88,12 +90,12 @@ def _shown(profile: Profile) -> tuple[str, ...]:
 
 
 def tried(profile: Profile, layers: tuple[str, ...]) -> tuple[Enforcement, tuple[Shortfall, ...]]:
-    """Take the layers for a profile; give what holds, and what does not hold but should."""
+    """Apply the layers for a profile; return what is enforced, and what is not but should be."""
     guard = Guard()
     try:
         spawn = ConfinedSpawn(guard, profile, layers=layers, tolerant=True)
         spawn.close()
-    except NotEnforceable as refusal:  # not even the process that would start it could be made
+    except NotEnforceable as refusal:  # not even the process that would start it could be created
         return Enforcement(held=(), is_root=os.getuid() == 0), refusal.shortfalls
     finally:
         guard.close()

@@ -1,7 +1,7 @@
-"""What a call really needed: watches one, and says how the grants would have to be for that and no more.
+"""Observe a call and derive the grants it needed, and no more.
 
-`Learning` is what the host is given to watch a plugin with. `conclude` is pure: from what was tried, what every
-plugin may do, and what was granted, it gives the permissions that were needed and the difference to the grants.
+The host uses `Learning` to observe a plugin. `conclude` is pure: from what was tried, what every plugin may do, and
+what was granted, it derives the permissions that were needed and their difference to the grants.
 """
 
 import os
@@ -18,20 +18,20 @@ from anyplug.runtime.sandbox.linux.protected_names import Protected
 from anyplug.runtime.sandbox.linux.syscall_recorder import Event, Recorder
 from anyplug.runtime.sandbox.profile import Profile
 
-# Everything that permissions can open, for those who want to see all that a call would do.
+# Everything that permissions can open, to see all that a call would do.
 OPEN = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
-# What is seen by the kernel, or by the host; the others leave no trace.
+# What the kernel or the host observes; other permissions leave no trace.
 OBSERVED = ("filesystem:read", "filesystem:write", "network", "shell:exec", permissions.CALL)
-ALIKE = 3  # paths in one folder, from which on the folder is meant
-# Folders that are never proposed because of what lies in them.
+ALIKE = 3  # paths in one folder from which on the folder itself is proposed
+# Folders that are never proposed because of what they contain.
 WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/mnt", "/media", "/opt", "/root", "/run", "/srv", "/usr",
                   "/usr/bin", "/usr/lib", "/usr/share", "/var", "/var/lib", "/var/tmp"})  # fmt: skip
 TMP = "/tmp"
-SHOWN = 4  # things that a reason names
+SHOWN = 4  # examples named in a reason
 
 
 class Learning:
-    """One plugin that is watched while a host runs, and what it may do meanwhile besides what was granted."""
+    """One plugin that is observed while a host runs, and its additional grants meanwhile."""
 
     def __init__(self, plugin: str, wider: tuple[str, ...] = ()) -> None:
         self._plugin = plugin  # its folder
@@ -39,15 +39,15 @@ class Learning:
         self._recorders: list[Recorder] = []
 
     def is_about(self, plugin: Plugin, purpose: Purpose) -> bool:
-        """Whether these programs are watched."""
+        """Return whether these programs are observed."""
         return plugin.path == self._plugin and purpose == "run"
 
     def widened(self, standing: Standing) -> Standing:
-        """Return a standing with more grants than the person gave for good."""
+        """Return a standing with the additional grants."""
         return msgspec.structs.replace(standing, granted=tuple(dict.fromkeys((*standing.granted, *self._wider))))
 
     def recorder(self) -> Recorder:
-        """Make one more who listens."""
+        """Create another recorder."""
         self._recorders.append(Recorder())
         return self._recorders[-1]
 
@@ -58,12 +58,12 @@ class Learning:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What was tried, each once."""
+        """What was tried, without duplicates."""
         return tuple(dict.fromkeys(event for recorder in self._recorders for event in recorder.events))
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """A permission that the call made use of, or would have."""
+    """A permission that the call used, or would have used."""
 
     permission: str
     because: tuple[str, ...]  # what was done with it, or tried
@@ -71,31 +71,31 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known to judge what was tried."""
+    """The context needed to judge what was tried."""
 
     base: Profile  # what the plugin may do without any grant
     used: Profile  # what it could do in this call
-    granted: tuple[str, ...]  # for good
+    granted: tuple[str, ...]  # permanently
     user: str
     project: str
     find: Callable[[str], tuple[str, ...]]  # the files that belong to a program
-    has_failed: bool  # the call
-    called: dict[str, bool] = {}  # other plugins' tools that it had called, and whether that was refused
+    has_failed: bool  # whether the call failed
+    called: dict[str, bool] = {}  # other plugins' tools that it called, and whether that was refused
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
     """What was learned."""
 
     needs: tuple[Need, ...]
-    add: tuple[str, ...]  # what is missing
-    remove: tuple[str, ...]  # what is granted and was not needed
+    add: tuple[str, ...]  # missing grants
+    remove: tuple[str, ...]  # grants that were not needed
     keep: tuple[str, ...]
-    optional: tuple[str, ...]  # what was refused, and the call succeeded without
-    never: tuple[str, ...]  # what was tried and no grant opens
+    optional: tuple[str, ...]  # what was refused although the call succeeded
+    never: tuple[str, ...]  # what was tried but no grant opens
 
 
 def conclude(events: Iterable[Event], around: Around) -> Lesson:
-    """Find the smallest set of permissions for what was tried, and how it differs from what is granted."""
+    """Find the smallest set of permissions for what was tried, and how it differs from the grants."""
     beyond, never = _beyond(events, around)
     needs = (*_programs(beyond, around), *_files(beyond, around), *_network(beyond), *_calls(around))
     kept, add, optional = [], [], []
@@ -120,7 +120,7 @@ def conclude(events: Iterable[Event], around: Around) -> Lesson:
 
 
 def commands(plugin: str, lesson: Lesson, *, is_approved: bool) -> tuple[str, ...]:
-    """Return what a person would type to have it so; `is_approved`: there is an approval that can be changed."""
+    """Return the commands that apply the lesson; `is_approved`: there is an approval to change."""
     wanted = () if is_approved else (*lesson.keep, *lesson.add)
     approval = ["anyplug", "approve", plugin, *(word for name in wanted for word in ("--grant", name))]
     changes = [("grant", lesson.add), ("ungrant", lesson.remove)] if not wanted else []
@@ -131,7 +131,7 @@ def commands(plugin: str, lesson: Lesson, *, is_approved: bool) -> tuple[str, ..
 
 
 def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[str]]:
-    """Leave out what every plugin may do; say what none ever may."""
+    """Drop what every plugin may do, and report what no plugin ever may."""
     base = around.base
     readable = (*base.readable, *base.writable, *base.executable)
     secrets = protected_paths.places(around.user, "").hidden  # a grant that names one opens it
@@ -153,18 +153,18 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
         elif event.kind in {"write", "make"} and _within(event.path, base.code):
             never.append(f"change its own code: {event.path}")
         elif event.kind in {"write", "make"} and _within(event.path, base.binding):
-            never.append(f"change what binds it: {event.path}")
+            never.append(f"change its own policies or permissions: {event.path}")
         elif _within(place, allowed) or _is_its_own_tmp(event, made, around):
             continue
         elif _within(event.path, ours):
-            never.append(f"{'read' if event.kind == 'read' else 'change'} what is anyplug's own: {event.path}")
+            never.append(f"{'read' if event.kind == 'read' else 'change'} anyplug's own files: {event.path}")
         else:
             beyond.append(event)
     return beyond, never
 
 
 def _is_its_own_tmp(event: Event, made: set[str], around: Around) -> bool:
-    """Whether a path is in the /tmp that it has to itself, and not what lies in everybody's under that name."""
+    """Return whether a path is in the plugin's private /tmp, and not in the shared one under the same name."""
     if not _within(event.path, (TMP,)) or _within(event.path, (around.project,)):
         return False
     return event.kind in {"make", "write"} or event.path == TMP or event.path in made
@@ -186,7 +186,7 @@ def _programs(events: list[Event], around: Around) -> tuple[Need, ...]:
 
 
 def _files(events: list[Event], around: Around) -> tuple[Need, ...]:
-    """Return what is read and written, by folder where much of one is. What may be written may be read, too."""
+    """Return the needs for reading and writing, by folder where there are many. Write access includes read access."""
     programs = tuple(
         file
         for event in events
@@ -227,7 +227,7 @@ def _needs(
 
 
 def _grouped(paths: Iterable[str], around: Around) -> list[str]:
-    """Replace several paths in one folder by the folder, and leave out what lies in another of them."""
+    """Replace several paths in one folder by the folder, and drop paths inside another of them."""
     distinct = list(dict.fromkeys(paths))
     parents = [os.path.dirname(path) for path in distinct]
     groups = {
@@ -248,7 +248,7 @@ def _network(events: list[Event]) -> tuple[Need, ...]:
             because.setdefault(permission, []).append(reason)
             if event.refused:
                 refused.add(permission)
-    if "network" in because:  # it has all ports
+    if "network" in because:  # which covers all ports
         for port in [name for name in because if name.startswith("network:*:")]:
             because["network"] += because.pop(port)
     return tuple(
@@ -261,9 +261,9 @@ def _no_network(event: Event) -> tuple[str, str]:
 
 
 def _local(event: Event) -> tuple[str, str]:
-    """Say what a socket on this machine needs: libraries ask for daemons that are not there, and do not mind."""
+    """Return what a local socket needs: libraries try daemons that do not exist, which is harmless."""
     if event.kind == "socket":
-        return ("network:unix", "a socket on this machine, nobody knows which") if event.refused else ("", "")
+        return ("network:unix", "a socket on this machine, unknown which") if event.refused else ("", "")
     is_there = event.address.startswith("@") or os.path.exists(event.address)
     return ("network:unix", f"{event.kind} {event.address}") if is_there else ("", "")
 
@@ -280,12 +280,12 @@ def _internet(event: Event) -> tuple[str, str]:
     if event.kind != "socket":
         return "network", f"{event.kind} {where}" + ("" if event.is_tcp else " over UDP")
     if not event.is_tcp:
-        return "network", "a UDP socket, as for names"
-    return ("network", "a TCP socket, nobody knows where to") if event.refused else ("", "")
+        return "network", "a UDP socket, as for name lookups"
+    return ("network", "a TCP socket, unknown destination") if event.refused else ("", "")
 
 
 def _calls(around: Around) -> list[Need]:
-    """Return the permissions for the tools of other plugins that it called."""
+    """Return the permissions for other plugins' tools that it called."""
     return [
         Need(permission=f"{permissions.CALL}:{name}", because=(f"called {name}",), refused=is_refused)
         for name, is_refused in around.called.items()
@@ -293,7 +293,7 @@ def _calls(around: Around) -> list[Need]:
 
 
 def _covers(grant: str, need: str, around: Around) -> bool:
-    """Whether a grant is what is needed, or says more closely than `everything` what contains it."""
+    """Return whether a grant is the need itself, or a scope narrower than everything that contains it."""
     if grant == need:
         return True
     kind, scope = permissions.kind(grant), permissions.scope_of(grant)
@@ -317,7 +317,7 @@ def _path(scope: str, around: Around) -> str:
 
 
 def _written(path: str, around: Around) -> str:
-    """Write a path as a person would: from the project, from the user's folder, or from the root."""
+    """Write a path as a person would: relative to the project, to the home folder, or absolute."""
     if around.project not in WIDE | {around.user}:
         if path == around.project:
             return "."

@@ -1,7 +1,7 @@
-"""Which grants a plugin lacked, read off what it said: the kernel refuses, and each program says so in its own words.
+"""Guess from a plugin's output which grants it lacked: the kernel refuses, and each program words that differently.
 
-A guess, made where something failed, and so only ever a hint; `learn` knows for certain. What the person could not
-do either is no matter of grants, and neither is what no grant opens.
+Made only after a failure, and only as a hint; `learn` knows for certain. What the user could not do either is not about
+grants, and neither is what no grant opens.
 """
 
 import os
@@ -17,10 +17,11 @@ from anyplug.model.types import Plugin
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 from anyplug.runtime.sandbox.profile import SHARED_TMP, Profile
 
-LONGEST = 32 << 10  # characters of what it said that are looked at, from the end
+LONGEST = 32 << 10  # characters of its output that are read, from the end
 MOST = 4  # grants that a hint names
-AROUND = 40  # characters around a refusal that may say what it was about
-# What programs write when the kernel refuses a file or a program. Of a folder that it may not make, Node says ENOENT.
+AROUND = 40  # characters around a refusal that may tell what it was about
+# What programs print when the kernel refuses a file or a program. For a folder that it may not create, Node prints
+# ENOENT.
 _WORD = (
     r"(?:permission denied|operation not permitted|read-only file system|PermissionDenied|\bE(?:ACCES|PERM|ROFS)\b"
     r"|no such file or directory(?=, mkdir))"
@@ -33,15 +34,15 @@ _NO_NETWORK = re.compile(
     r"|\b(?:listen|connect|bind|socket)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted)",
     re.IGNORECASE,
 )
-# Sockets on this machine have a path; all that is said of those of programs behind it.
+# Signs that a refused socket is a local one.
 _LOCAL = re.compile(
     r"\bdial unix\b|\bunix://|\.sock\b|\bD-?Bus\b"
     r"|\b(?:listen|connect|bind)\b.{0,60}(?:\bE(?:PERM|ACCES)\b|not permitted).{0,40}\s[@/]",
     re.IGNORECASE,
 )
-# Python says no more than that something was not permitted; where it was says the rest.
+# Python only prints that something was not permitted; the traceback tells the rest.
 _LOCAL_IN_PYTHON = re.compile(r"multiprocessing/(?:connection|forkserver|managers)\.py|AF_UNIX")
-# What was refused stands behind the word or before it, in quotes or as a path; what was to be run, as a mere name.
+# The refused path follows or precedes the message, quoted or as a path; a program may be a bare name.
 _QUOTES = r"'\"`\u2018\u2019\u201c\u201d"
 _NAME = rf"(?:[{_QUOTES}]([^{_QUOTES}\n]+)[{_QUOTES}]|((?<![\w.~/:])(?:~|\.{{0,2}})/[^\s{_QUOTES}:,;()]+))"
 _REFUSED = re.compile(
@@ -51,17 +52,17 @@ _REFUSED = re.compile(
     r"|\bspawn (\S+) E(?:ACCES|PERM)\b",
     re.IGNORECASE,
 )
-# A plugin's own /tmp covers what lies in everybody's, and then a file that is there is not.
+# A plugin's private /tmp hides the shared one, so an existing file there is missing for it.
 _ABSENT = re.compile(
     rf"(?:no such file or directory|ENOENT|not found|not exist)[^{_QUOTES}/~\n]{{0,60}}?{_NAME}"
     rf"|{_NAME}(?: for \w+)? ?[:(] ?(?:no such file or directory|not found)",
     re.IGNORECASE,
 )
-_NO_NAME = re.compile(r"E[A-Z]+|\d+")  # that stand where a program's would
+_NO_NAME = re.compile(r"E[A-Z]+|\d+")  # found where a program's name would be
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it was said: what the plugin may do, and what paths and names in its words stand for."""
+    """The context of the output: what the plugin may do, and what paths and names in it refer to."""
 
     profile: Profile
     cwd: str
@@ -71,30 +72,30 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lack(NamedTuple):
-    """A permission that would have to be granted, and the folder or file that would have to be there first."""
+    """A missing permission, and the folder or file that must be created first."""
 
     permission: str
     missing: str = ""
-    is_file: bool = False  # what is missing, as far as can be told
+    is_file: bool = False  # whether to create a file, as far as can be told
 
 
-OWN_FOLDER = Lack("")  # nothing opens it
+OWN_FOLDER = Lack("")  # no grant opens it
 
 
 def speaks_of_one(said: str) -> bool:
-    """Whether a text can be about something that was refused; a cheap look, for the many that are not."""
+    """Return whether a text may be about a refusal: a cheap check, for the many that are not."""
     said = said[-LONGEST:]
     return bool(re.search(_WORD, said, re.IGNORECASE) or _NO_NETWORK.search(said) or "/tmp/" in said)
 
 
 def variables(said: str, withheld: frozenset[str]) -> list[Lack]:
-    """Find the variables that a plugin misses, of those that it does not see."""
+    """Find the withheld variables that a plugin misses."""
     said = said[-LONGEST:]
     return [Lack(f"env:{name}") for name in sorted(withheld) if re.search(rf"\b{re.escape(name)}\b", said)]
 
 
 def read(said: str, scene: Scene) -> list[Lack]:
-    """Find what a plugin that failed was refused, by what it said."""
+    """Find what a failed plugin was refused, from its output."""
     said = said[-LONGEST:]
     found: list[Lack] = []
     for line in said.replace("\0", "").splitlines():
@@ -115,17 +116,17 @@ def read(said: str, scene: Scene) -> list[Lack]:
 
 
 def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> str:
-    """Say what a person would type; empty if nothing is lacking. `is_new`: it is just being approved, or installed."""
+    """Return what a person should type; empty if nothing is missing. `is_new`: it is being approved or installed."""
     found = dict.fromkeys(lacking)
     needed = [lack for lack in found if lack != OWN_FOLDER][:MOST]
     if not needed:
-        return "its own folder stays as it was approved, whatever is granted: let it write elsewhere" if found else ""
+        return "a plugin cannot change its own folder, whatever is granted: change where it writes" if found else ""
     names = [lack.permission for lack in needed]
     granting = [word for name in dict.fromkeys((*plugin.permissions, *names)) for word in ("--grant", name)]
     words = ["anyplug", "grant", plugin.name, *names]
     if is_new:
         words = ["...", *granting]
-    elif plugin.explicit:  # what was named for one run has what it declares, and no approval to add to
+    elif plugin.explicit:  # a plugin named for one run has what it declares, and no approval to add to
         words = ["anyplug", "install", plugin.path, *granting]
     making = [
         ["touch", lack.missing] if lack.is_file else ["mkdir", "-p", lack.missing] for lack in needed if lack.missing
@@ -135,7 +136,7 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
-    """Return the permission for one thing that a refusal names, if one would have helped."""
+    """Return the permission for the thing that a refusal names, if one would have helped."""
     profile = scene.profile
     if _NO_NAME.fullmatch(name):
         return []
@@ -150,7 +151,7 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
     secrets = protected_paths.places(scene.user, "").hidden
     ours = tuple(folder for folder in profile.hidden if folder not in secrets)
     if _within(path, ours) and not _within(path, readable):
-        return []  # what is ours, or another plugin's
+        return []  # ours, or another plugin's
     if os.path.isfile(path) and os.access(path, os.X_OK) and not is_change:
         program = os.path.basename(path)
         known = program if os.path.realpath(path) in scene.find(program) else path
@@ -161,14 +162,14 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
 
 
 def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
-    """Return the permission for a file that is there, and that it says is not."""
+    """Return the permission for an existing file that the plugin reports as missing."""
     if not scene.profile.private_tmp or not _within(path, SHARED_TMP) or _within(path, _readable(scene.profile)):
         return []
     return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
 
 
 def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
-    """Return the permission to change or make something: what is not there yet needs the folder above it."""
+    """Return the permission to change or create something: what does not exist yet needs its parent folder."""
     profile = scene.profile
     if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
         return [Lack(f"filesystem:write:{_written(named, scene)}")] if _within(path, profile.writable) else []
@@ -178,12 +179,12 @@ def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     if os.path.exists(path):
         return [Lack(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []
     above = os.path.dirname(path)
-    is_file = bool(os.path.splitext(path)[1])  # what has an ending is one; what something lies in is none
+    is_file = bool(os.path.splitext(path)[1])  # a name with a suffix is a file; what contains something is not
     while not os.path.exists(above):
         path, above, is_file = above, os.path.dirname(above), False
     if not os.access(above, os.W_OK):
         return []
-    if above in {scene.user, "/"}:  # a grant for all that is there would be too much: let it have a folder in it
+    if above in {scene.user, "/"}:  # granting all of that would be too much, so grant one folder in it
         return [Lack(f"filesystem:write:{_written(path, scene)}", path, is_file)]
     return [Lack(f"filesystem:write:{_written(above, scene)}")]
 
@@ -212,5 +213,5 @@ def _within(path: str, folders: Iterable[str]) -> bool:
 
 
 def _typed(words: list[str]) -> str:
-    """Join words for a shell; a ~ has to stay bare, which it can in the middle of a word, since we read it."""
+    """Join words for a shell, but leave ~ unquoted: in the middle of a word we expand it ourselves."""
     return " ".join(word if re.fullmatch(r"[\w@%+=:,./~-]+", word) else shlex.quote(word) for word in words)

@@ -1,8 +1,8 @@
-"""How a plugin's own folder is shown to it: from the snapshot of what was approved, with what it writes beside that.
+"""How a plugin sees its own folder: the snapshot of what was approved, plus what it writes there.
 
-Cyclop One: the snapshot alone; with a grant to write files, and for Workbench, what the plugin writes into its folder
-lands in `<home>/data/<plugin>/beside`, laid over the snapshot. Formats whose plugins keep state in their real folder
-see that, with the snapshot's code laid over it. `runtime.confine.shelf` does the mounting.
+Cyclop One plugins see the snapshot alone. With a grant to write files, and for Workbench, writes to the folder go to
+`<home>/data/<plugin>/beside`, overlaid on the snapshot. Plugins of formats that keep state in the real folder see that
+folder, with the snapshot's code mounted over it. `runtime.sandbox.linux.own_folder_mount` does the mounting.
 """
 
 import os
@@ -30,23 +30,23 @@ from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 from anyplug.runtime.sandbox.profile import Profile, Shown
 
-TIDY_S = 60.0  # for looking through them
-MOST_BESIDE = 50_000  # files that a plugin may have written into its folder, all of which are looked at
-MOST_ARRIVED = 5_000  # entries of a folder that came into the real one, all of which are looked at
-MANY_FILES = 2_000  # take a second to copy
-OPAQUE = "user.overlay.opaque"  # of a folder: it hides the approved one of its name
+TIDY_S = 60.0  # for searching them
+MOST_BESIDE = 50_000  # files that a plugin may have written into its folder, all of which are checked
+MOST_ARRIVED = 5_000  # new entries of a folder in the real one, all of which are checked
+MANY_FILES = 2_000  # takes a second to copy
+OPAQUE = "user.overlay.opaque"  # of a folder: it hides the approved one of the same name
 
 
 class View:
-    """How one plugin sees its own folder, for as long as its sandbox is up."""
+    """How one plugin sees its own folder, as long as its sandbox runs."""
 
     def __init__(self, snapshot: Snapshot, shown: Shown, arrivals: Arrivals | None = None) -> None:
-        """`arrivals` come into the real folder, where that is seen."""
+        """`arrivals` watches for new names in the real folder, if that is visible."""
         self._snapshot = snapshot
         self._shown = shown
         self._arrivals = arrivals
         self._intruder = ""
-        self.keeps_names = True  # a file that is renamed over approved code is not seen
+        self.keeps_names = True  # a file renamed over approved code is not visible
 
     @property
     def own(self) -> str:
@@ -55,9 +55,9 @@ class View:
 
     @property
     def intruder(self) -> str:
-        """Code that came into the real folder since this view was made, and may have run; empty if none did.
+        """Code that was added to the real folder since this view was created, and may have run; empty if there is none.
 
-        Code that was there before is laid over, or keeps the plugin from starting.
+        Code that was there before is hidden by a mount, or keeps the plugin from starting.
         """
         if not self._intruder and self._arrivals is not None:
             names = self._arrivals.names()
@@ -65,9 +65,9 @@ class View:
         return self._intruder
 
     def _strange(self, path: str, is_folder: bool) -> str:
-        """Say what is strange about a name that came: it may be code. Empty if it is data, or laid over."""
+        """Return why a new name may be code; empty if it is data, or hidden by a mount."""
         if not path:
-            return "too many files came into its folder at once"
+            return "too many files were added to its folder at once"
         name, relative = os.path.basename(path), path[len(self._shown.own) + 1 :]
         if (self.keeps_names and relative in self._shown.laid) or name in self._shown.ignored:
             return ""
@@ -75,7 +75,7 @@ class View:
         return f"{for_people(relative)} was added while it ran" if is_code else ""
 
     def _may_hold_code(self, folder: str) -> bool:
-        """Whether a folder that came holds code, or might have; a bounded look, since plugins make folders, too."""
+        """Return whether a new folder contains code, or might have; the search is bounded."""
         left, seen = [folder], 0
         try:
             while left:
@@ -88,7 +88,7 @@ class View:
                             left.append(entry.path)
                         elif self._is_code(entry.name):
                             return True
-        except FileNotFoundError:  # gone again: one with a name that can be imported might have been
+        except FileNotFoundError:  # gone again, but it may have had an importable name
             name = os.path.basename(folder)
             return not os.path.isdir(folder) and name.isidentifier() and not name.startswith("tmp")
         except OSError:
@@ -99,9 +99,9 @@ class View:
         return name in self._shown.code_names or name.lower().endswith(self._shown.code_suffixes)
 
     def added_to(self, profile: Profile) -> Profile:
-        """Add it to what a plugin's programs may do."""
+        """Add it to a plugin's profile."""
         shown = self._shown
-        if shown.shelved and _may_write_around(shown.own, profile):  # what it writes there must not land on the shelf
+        if shown.shelved and _may_write_around(shown.own, profile):  # what it writes there must not end up on the shelf
             shown = msgspec.structs.replace(shown, shelved=False)
         if not shown.beside:
             return msgspec.structs.replace(profile, shown=shown)
@@ -114,14 +114,14 @@ class View:
         )
 
     def close(self) -> None:
-        """Let the snapshot go, and remove what the sandbox needed for the view. Blocks."""
+        """Release the snapshot and remove what the sandbox needed for the view. Blocks."""
         self._snapshot.release()
         if self._arrivals is not None:
             self._arrivals.close()
 
 
 class OwnFolders:
-    """Shows plugins their folders. What does not say otherwise blocks: call it in a thread."""
+    """Creates plugins' views of their folders. Blocks unless stated otherwise: call it in a thread."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -133,12 +133,12 @@ class OwnFolders:
         return self._catalog.plugin_folders()
 
     def is_large(self, plugin: Plugin) -> bool:
-        """Whether a snapshot of a plugin takes so long that a person should know; never blocks."""
+        """Return whether copying a plugin takes so long that the user should be told; never blocks."""
         reading = self._catalog.last_reading(plugin)
         return reading is not None and len(reading.stamps) > MANY_FILES
 
     def keep(self, plugin: Plugin, value: str) -> None:
-        """Make the snapshot of a plugin's digest, which was just taken; raises Changed and OSError."""
+        """Create the snapshot of a plugin's digest that was just taken; raises Changed and OSError."""
         self._kept(plugin, value)[0].release()
 
     def _kept(self, plugin: Plugin, value: str) -> tuple[Snapshot, Reading]:
@@ -154,16 +154,16 @@ class OwnFolders:
         return snapshot, reading
 
     def view(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> View:
-        """Return how a plugin sees its folder as it was approved, or as it is now if nobody did yet.
+        """Return a plugin's view of its folder as approved, or as it is now if it is not approved yet.
 
-        Who resolves dependencies sees the code alone. Raises Changed and OSError.
+        When resolving dependencies, only the code is visible. Raises Changed and OSError.
         """
         snapshot, reading = self._kept(plugin, standing.digest or self._catalog.digest(plugin).value)
         shown = Shown(
             own=plugin.path,
             snapshot=snapshot.files,
             work=snapshot.work(),
-            shelved=not plugin.explicit,  # what the person named for this run is approved whatever becomes of it
+            shelved=not plugin.explicit,  # a plugin named for this run counts as approved, whatever it changes
             live=_config(plugin) if purpose == "run" else (),
         )
         if purpose != "run":
@@ -183,7 +183,7 @@ class OwnFolders:
         return View(snapshot, shown)
 
     def has_written(self, plugin: Plugin, standing: Standing) -> bool:
-        """Whether a plugin has written anything over its approved folder; never blocks."""
+        """Return whether a plugin has written anything over its approved folder; never blocks."""
         if not writes_aside(plugin, standing):
             return False
         try:
@@ -193,9 +193,9 @@ class OwnFolders:
             return False
 
     def tidy(self, plugin: Plugin) -> bool:
-        """Move code out of what a plugin wrote over its folder, and forget what it deleted there: say if any was.
+        """Move code out of what a plugin wrote over its folder, and undo its deletions; return whether there was any.
 
-        Else it would run in place of what was approved. Raises OSError.
+        Otherwise it would run instead of what was approved. Raises OSError.
         """
         kept = os.path.join(self._home.kept(plugin), f"beside-{time.strftime('%Y%m%d-%H%M%S')}")
         moved = 0
@@ -212,8 +212,8 @@ class OwnFolders:
 
 
 def _move_out(entry: Entry, to: str) -> None:
-    """Move what a plugin wrote over its folder to where no plugin sees it; what it deleted there, only forget."""
-    if stat.S_ISCHR(entry.found.st_mode):  # how an overlay notes that
+    """Move what a plugin wrote over its folder to where no plugin sees it; a deletion is only undone."""
+    if stat.S_ISCHR(entry.found.st_mode):  # how an overlay records a deletion
         os.unlink(entry.name, dir_fd=entry.folder.fd)
         return
     make_private(os.path.dirname(to))
@@ -221,14 +221,14 @@ def _move_out(entry: Entry, to: str) -> None:
 
 
 def _may_write_around(own: str, profile: Profile) -> bool:
-    """Whether a plugin was granted the folder in which its own lies, and may make files there."""
+    """Return whether a plugin was granted the folder around its own, and may create files there."""
     parent = os.path.dirname(own)
     is_granted = any(f"{parent}/".startswith(f"{path.rstrip('/')}/") for path in profile.brokered)
     return is_granted and not Protected(profile.protected, profile.named).opener(f"{parent}/new")
 
 
 def writes_aside(plugin: Plugin, standing: Standing) -> bool:
-    """Whether what a plugin writes into its folder is kept elsewhere."""
+    """Return whether a plugin's writes to its folder are stored elsewhere."""
     format = registry.BY_NAME[plugin.format]
     if format.WRITES_BESIDE_ITSELF:
         return False
@@ -237,7 +237,7 @@ def writes_aside(plugin: Plugin, standing: Standing) -> bool:
 
 
 def stamp(plugin: Plugin) -> list[int]:
-    """Return what is another when the person's values are another file than they were."""
+    """Return a value that changes when the user's configuration file is replaced."""
     try:
         return [os.stat(os.path.join(plugin.path, name)).st_ino for name in _config(plugin)]
     except OSError:
@@ -245,13 +245,13 @@ def stamp(plugin: Plugin) -> list[int]:
 
 
 def _config(plugin: Plugin) -> tuple[str, ...]:
-    """Return the file with the person's values if it is there and no part of the snapshot."""
+    """Return the user's configuration file if it exists and is not part of the snapshot."""
     is_apart = registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS
     return (digest.CONFIG,) if is_apart and os.path.isfile(os.path.join(plugin.path, digest.CONFIG)) else ()
 
 
 def _counted(plugin: Plugin, reading: Reading) -> tuple[str, ...]:
-    """Return the files and links that count; not what lies in a folder elsewhere that a link leads to."""
+    """Return the counted files and links, without those in a folder elsewhere that a link leads to."""
     linked = tuple(f"{stamp[0][1:]}/" for stamp in reading.folders[1:] if os.path.islink(plugin.path + stamp[0]))
     return tuple(
         stamp[0]

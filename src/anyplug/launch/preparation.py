@@ -1,4 +1,4 @@
-"""What comes before an approval: a plugin is set up as it is now, and only then does the person's word count."""
+"""Set a plugin up before its approval is recorded."""
 
 from contextlib import suppress
 
@@ -16,7 +16,7 @@ from anyplug.secrets.redaction import Secrecies
 
 
 class Preparation:
-    """Sets plugins up, and approves them."""
+    """Sets plugins up and approves them."""
 
     def __init__(self, catalog: Catalog, provisions: Provisions, secrecies: Secrecies) -> None:
         self._catalog = catalog
@@ -35,19 +35,19 @@ class Preparation:
         seen: str | None,
         callees: dict[str, str],
     ) -> str:
-        """Approve a plugin, set up first if it is another than was approved before; gives what that printed.
+        """Approve a plugin, setting it up first if it changed since the last approval; return what that printed.
 
-        Raises CallError if that fails, or if the plugin is another than was `seen`; nothing is approved then.
+        Raises CallError if that fails, or if the plugin is not as it was `seen`; then nothing is approved.
         """
         approvals = self._catalog.approvals
         before = approvals.of(plugin)
         if seen is not None and (await self._digest(plugin)).value != seen:
-            raise NotApproved(plugin.name, "changed", ("while you were looking at it",))
+            raise NotApproved(plugin.name, "changed", ("while you were reviewing it",))
         said = ""
         if before is None or before.digest != (await self._digest(plugin)).value:
             said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
-        digest = await self._digest(plugin)  # after the set-up, which may have brought code along
+        digest = await self._digest(plugin)  # after the setup, which may have added code
         await self._provisions.keep(plugin, digest.value)
         approvals.approve(
             plugin,
@@ -71,14 +71,14 @@ class Preparation:
             raise NotApproved(plugin.name, "changed", (why,), cure) from error
 
     async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None, *, unconfined: bool) -> str:
-        """Run a plugin's init script and fetch its dependencies, with what is to be granted; gives what was printed.
+        """Run a plugin's init script and fetch its dependencies, with the future grants; return what was printed.
 
         Raises CallError.
         """
         given = plugin.permissions if granted is None else granted
         standing = Standing(state="approved", granted=given, unconfined=unconfined)
         secrecy = self._secrecies.of(plugin, standing.granted)
-        # Bytecode and programs of what ran before would run with what this one is granted.
+        # Bytecode and programs left by an earlier version would run with the new grants.
         with suppress(OSError):
             await thread_lanes.run(plugin.path, untrusted_files.remove, self._catalog.home.cache(plugin))
         try:

@@ -14,8 +14,8 @@ from anyplug.model.untrusted_text import encodable
 from anyplug.runtime.processes.program import Files, PrivateTmp
 
 MOST_OUTPUTS = 1_000  # files of one call
-LARGEST_OUTPUT = 1 << 30  # bytes of all files of one call together; its /tmp has 512 MiB unless the settings give more
-MOST_NAMES = 20_000  # that are looked through for them
+LARGEST_OUTPUT = 1 << 30  # bytes of all files of one call; its /tmp has 512 MiB unless the settings allow more
+MOST_NAMES = 20_000  # searched for output files
 TAKE_S = 120.0  # for copying them
 KEPT_S = 7 * 24 * 3600  # how long a tool's output files are kept
 
@@ -23,13 +23,15 @@ Stamps = dict[str, tuple[int, int]]  # what input files looked like when they we
 
 
 def make_folder(path: str) -> None:
-    """Make a folder of the plugin's, unless it is there; raises Unavailable."""
+    """Create a folder of the plugin's, unless it exists; raises Unavailable."""
     if os.path.isdir(path):
         return
     try:
         make_private(path)
     except OSError as error:
-        raise Unavailable(f"cannot make the folder {path}: {error.strerror}", "look what is in its place") from error
+        raise Unavailable(
+            f"cannot create the folder {path}: {error.strerror}", ("check what is in its place, and the permissions")
+        ) from error
 
 
 def put(tmp: PrivateTmp, files: Files) -> Stamps:
@@ -49,15 +51,15 @@ def put(tmp: PrivateTmp, files: Files) -> Stamps:
 
 
 def take(tmp: PrivateTmp, stamps: Stamps, files: Files) -> tuple[File, ...]:
-    """Copy what the tool wrote to where it stays for a week; raises TooLarge. Inputs that it left alone stay out.
+    """Copy the tool's output files to where they are kept for a week; raises TooLarge. Unchanged inputs are skipped.
 
-    The tool could put anything in the place of its folder and of its files, and may still run: only regular files of
-    ours are taken, from a folder that is no link, as they were opened. Blocks: call it in a thread.
+    The tool could replace its folder and its files with anything, and may still run: only our regular files are copied,
+    from a folder that is not a link, as they were opened. Blocks: call it in a thread.
     """
     try:
         folder = tmp.around.own_folder(tmp.name)
     except OSError:
-        return ()  # the tool removed its folder, or put something else in its place
+        return ()  # the tool removed or replaced its folder
     keep = os.path.dirname(files.keep)
     with folder:
         try:
@@ -67,14 +69,14 @@ def take(tmp: PrivateTmp, stamps: Stamps, files: Files) -> tuple[File, ...]:
                 untrusted_files.remove(files.keep)
             why = f"the files that '{files.tool}' wrote to /tmp/{tmp.name} cannot be taken: {error.strerror}"
             if not isinstance(error, untrusted_files.TooMuch):
-                raise Unavailable(why, f"check the disk's space and the permissions of {keep}") from error
+                raise Unavailable(why, f"check the disk's free space and the permissions of {keep}") from error
             most = f"{MOST_OUTPUTS:,} files of {untrusted_files.shown(LARGEST_OUTPUT)} together"
             raise TooLarge(why, f"change the tool so that it leaves at most {most} there") from error
 
 
 def _taken(folder: HeldFolder, stamps: Stamps, target: str) -> list[File]:
     """Copy all output files; raises OSError."""
-    import mimetypes  # 5 ms, and only calls need it
+    import mimetypes  # takes 5 ms to import, and only calls need it
 
     budget = Budget(MOST_NAMES, LARGEST_OUTPUT, TAKE_S)
     found: list[File] = []
@@ -102,10 +104,10 @@ def _taken(folder: HeldFolder, stamps: Stamps, target: str) -> list[File]:
 
 
 def _outputs(folder: HeldFolder, stamps: Stamps, budget: Budget) -> Iterator[tuple[str, int]]:
-    """Open the files that the tool wrote, one at a time; whoever gets a descriptor closes it. Raises OSError.
+    """Open the files that the tool wrote, one at a time; the caller closes each descriptor. Raises OSError.
 
-    A file with a name outside the folder may be anybody's, linked there: its content may be none that the tool could
-    read. Files of other users are not the tool's either.
+    A file with a second name outside the folder may be anybody's, linked there, with content that the tool could not
+    read. Other users' files are not the tool's either.
     """
     names = folder.names(budget)
     links: dict[tuple[int, int], int] = {}
@@ -120,7 +122,7 @@ def _outputs(folder: HeldFolder, stamps: Stamps, budget: Budget) -> Iterator[tup
         except OSError as error:
             if is_shortage(error):
                 raise
-            continue  # a folder, a link, a pipe or a device, or nothing that we can read
+            continue  # a folder, link, pipe or device, or not readable
         found = os.fstat(fd)
         is_its_own = (
             found.st_dev == device
@@ -134,7 +136,7 @@ def _outputs(folder: HeldFolder, stamps: Stamps, budget: Budget) -> Iterator[tup
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Return the name, or one like it if it is taken, and note it: two names can be printed alike."""
+    """Return the name, or a similar one if it is taken, and record it: two names can look the same."""
     free, number = name, 1
     while free in taken:
         number += 1
@@ -148,7 +150,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int]:
 
 
 def _forget_old(keep: str) -> None:
-    """Remove the files of calls long ago; no plugin can write there."""
+    """Remove the files of old calls; no plugin can write there."""
     try:
         with os.scandir(keep) as entries:
             old = [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_mtime < time.time() - KEPT_S]

@@ -1,6 +1,6 @@
-"""What the programs of each plugin may do: what it was granted, and what its format, its manifest and this machine add.
+"""Build sandbox profiles: what a plugin was granted, and what its format, manifest and this machine add.
 
-Draws it, and holds nobody to it.
+Enforces nothing itself.
 """
 
 import itertools
@@ -27,24 +27,24 @@ from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, on_the_way_to
 from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT_MARK, INNER, Protected
 from anyplug.runtime.sandbox.profile import Profile
 
-MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
+MOST_CODE = 200  # files that are mounted read-only one by one; beyond that, their folders are
 MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
-# How far links at protected paths are looked for: entries in all, entries of one folder, folders inside one another,
-# and seconds. Folders of the names below are not looked into: they hold many files and nobody's settings.
+# Limits of the search for links at protected paths: entries in total, entries per folder, nesting, and seconds. Folders
+# with the names below are skipped: they contain many files and no settings.
 MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
 MOST_LED_TO = 500  # places that are protected because a link leads there
 PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )
-SYSTEM_PREFIXES = ("/usr", "/opt")  # nobody is granted these by a folder of their own
-MOST_KEYS, KEYS_DEPTH = 5_000, 4  # how far links are looked for among keys: entries in all, folders inside one another
+SYSTEM_PREFIXES = ("/usr", "/opt")  # not granted through a folder inside them
+MOST_KEYS, KEYS_DEPTH = 5_000, 4  # limits of the search for links among keys: entries in total, nesting
 
 
 class Allowances:
-    """Draws profiles for the plugins of one project."""
+    """Builds profiles for the plugins of one project."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Allowances:
         plugin_folders: Callable[[], frozenset[str]] = frozenset,
         runs: tuple[str, ...] = (),
     ) -> None:
-        """`variables` are the user's: programs are looked for on that PATH.
+        """`variables` are the user's: programs are looked up in that PATH.
 
         `plugin_folders` are protected. Programs in the folders `runs` may run.
         """
@@ -67,9 +67,9 @@ class Allowances:
         self._plugin_folders = plugin_folders
 
     def profile(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Profile:
-        """Draw what a plugin's programs may do."""
+        """Build the profile of a plugin's programs."""
         format, home = registry.BY_NAME[plugin.format], self._home
-        # Who builds dependencies has the network, and so none of the plugin's data.
+        # Building dependencies needs the network, so it gets none of the plugin's data.
         data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
         others = self._plugin_folders() - {plugin.path}
         configured = with_values(others)
@@ -81,7 +81,7 @@ class Allowances:
             user=os.path.expanduser("~"),
             others=(*registry.private_places(self._project, self.settings.formats), *self._other_homes(), *configured),
             secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
-            project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
+            project=self._project if self._project != "/" else "",  # services run there: it is not a project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
             code=() if purpose == "init" else _code(plugin, standing.files),
             protected=self._also_protected(plugin, standing),
@@ -124,9 +124,9 @@ class Allowances:
         )
 
     def _other_homes(self) -> tuple[str, ...]:
-        """Return the folders of ours besides this host's home: the usual one, its state, and all that hosts have used.
+        """Return our folders besides this host's home: the default home, its state, and all homes that hosts have used.
 
-        A host must not let its plugins read or change what binds the plugins of another.
+        A host must not let its plugins read or change what binds the plugins of another home.
         """
         usual = (
             home_path(),
@@ -137,10 +137,10 @@ class Allowances:
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
-        """Return what is to be protected besides the table, where anything was granted that could hold it.
+        """Return what is protected in addition to the table, if anything was granted that could contain it.
 
-        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, and what links
-        at protected paths lead to: dotfiles are often links.
+        Plugin roots, other plugins wherever they are, this program itself, places named by variables, and the targets
+        of links at protected paths, because dotfiles are often links.
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
@@ -166,7 +166,7 @@ class Allowances:
         led_to += _behind_links(tops, protected)
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
-        around = tuple(f"{path}/" for path in (user, self._project))  # a link to a folder above protects nothing in it
+        around = tuple(f"{path}/" for path in (user, self._project))  # a link to a parent folder protects nothing in it
         also = (
             path
             for path in dict.fromkeys(led_to)
@@ -180,11 +180,11 @@ class Allowances:
         return self._variables.get("PATH", os.defpath)
 
     def program_files(self, program: str) -> tuple[str, ...]:
-        """Return the files of a program of the user's PATH."""
+        """Return the files of a program in the user's PATH."""
         return system_paths.program_files(program, search_path=self._search_path())
 
     def _launched(self, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-        """Return the files of the programs that its manifest names outside its folder, as the person saw them."""
+        """Return the files of the programs outside its folder that its manifest names, as the user saw them."""
         return tuple(file for program in self._programs(plugin) for file in _files_of(program, plugin, search_path))
 
     def _programs(self, plugin: Plugin) -> list[str]:
@@ -193,24 +193,24 @@ class Allowances:
     def _limits(self, plugin: Plugin, purpose: Purpose) -> profiles.Limits:
         given = msgspec.structs.asdict(self.settings.of(plugin.name).limits)
         limits = profiles.Limits(**{name: value for name, value in given.items() if value})
-        # Whatever works for weeks has used many seconds.
+        # A process that runs for weeks has used many seconds.
         return msgspec.structs.replace(limits, cpu_s=0) if plugin.stays_up and purpose == "run" else limits
 
     def _own_place(self, plugin: Plugin, purpose: Purpose) -> str:
         """Return the folder that programs see as the plugin's."""
-        if purpose == "resolve":  # who has the network is shown the scripts, and not what is configured
+        if purpose == "resolve":  # with network access it sees the scripts, but not the configuration
             return self._home.bin
         # A client's configuration is not for its servers to read.
         return self._home.data(plugin) if plugin.is_file else plugin.path
 
 
 def with_values(folders: frozenset[str]) -> tuple[str, ...]:
-    """Return those folders of plugins that hold values which a person set, such as keys."""
+    """Return the plugin folders that contain values set by the user, such as keys."""
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
 def _behind_keys(place: profiles.Place) -> list[str]:
-    """Return what links among the user's keys lead to, in folders of the user's: some keep them elsewhere."""
+    """Return the targets of links among the user's keys that are in the user's folders: some keep keys elsewhere."""
     folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
     tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
     left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
@@ -232,19 +232,19 @@ def _behind_keys(place: profiles.Place) -> list[str]:
 
 
 def _is_above(path: str, held: tuple[str, ...]) -> bool:
-    """Whether one of these is a path, or lies in it."""
+    """Return whether one of these is a path, or inside it."""
     return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
 
 
 def _is_relative(path: str) -> bool:
-    """Whether a path is a link that leads elsewhere when a folder above it is moved."""
+    """Return whether a path is a link that leads elsewhere when a parent folder is moved."""
     return os.path.islink(path) and not os.path.isabs(os.readlink(path))
 
 
 def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
-    """Return what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
+    """Return the targets of links at protected paths in these folders, searched to the given depths.
 
-    The outer ones first, no more than `MOST_LOOKED_AT` entries and for `LOOK_S` seconds.
+    Outer ones first, at most `MOST_LOOKED_AT` entries and `LOOK_S` seconds.
     """
     left = deque((os.path.realpath(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
     seen: dict[str, int] = {}
@@ -270,7 +270,7 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
 
 
 def _behind(folder: str, name: str, protected: Protected) -> list[str]:
-    """Return the protected paths that a link leads to, or that lie behind it."""
+    """Return the protected paths that a link leads to, or that are inside its target."""
     link = os.path.join(folder, name)
     state = protected.state(folder, name)
     if state == FREE and not any(
@@ -286,7 +286,7 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
 
 
 def _without_hidden_roots(drawn: Profile, place: profiles.Place, exact: tuple[str, ...]) -> Profile:
-    """Leave out folders that a grant of all files opens, but that lie in a hidden one: the host may run anywhere."""
+    """Remove folders that a grant of all files opens, but that are in a hidden one: the host may run anywhere."""
     hidden = tuple(f"{os.path.realpath(path)}/" for path in drawn.hidden)
     roots = {path: os.path.realpath(path) for path in (place.user, *profiles.USERS_FOLDERS, place.project) if path}
     kept = (*exact, *map(os.path.realpath, drawn.measured))
@@ -306,9 +306,10 @@ def _is_in_project(grant: str) -> bool:
 def _followed(
     granted: tuple[str, ...], place: profiles.Place
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Follow the links in paths that were granted; give the grants with what they lead to, these paths, and the misled.
+    """Resolve links in granted paths; return the grants with their targets, these paths, and the misled grants.
 
-    A link in a folder that the plugin may write to leads wherever the plugin wants: a grant of it is one of everything.
+    A link in a folder that the plugin may write to leads wherever the plugin wants, so granting it would grant
+    everything.
     """
     paths = {
         grant: profiles.path_of(scope, place)
@@ -343,24 +344,24 @@ def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def _this_program() -> tuple[str, ...]:
-    """Return where this program and its libraries lie, unless the system has them: what is put there runs in hosts."""
+    """Return where this program and its libraries are, unless the system owns them: files put there run in hosts."""
     found = (sys.prefix, os.path.dirname(os.path.abspath(anyplug.__file__)))
     return tuple(path for path in found if not path.startswith(SYSTEM_PREFIXES))
 
 
 def _scripts(plugin: Plugin) -> tuple[str, ...]:
-    """Return what of a plugin's folder counts as code: not what it wrote there, and not its configuration."""
+    """Return the code in a plugin's folder: not what it wrote there, and not its configuration."""
     found = digest.take(plugin.path, every_file=False, before=None).as_digest()
     return _code(plugin, tuple(found.files))
 
 
 def _code(plugin: Plugin, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files of a plugin that make up its code and must stay as they are; folders of modules as a whole."""
+    """Return the files that make up a plugin's code and must not change; folders of modules as a whole."""
     return tuple(os.path.join(plugin.path, name) for name in code_names(files))
 
 
 def code_names(files: tuple[str, ...]) -> list[str]:
-    """List the same relative to the plugin's folder."""
+    """List the same, relative to the plugin's folder."""
     names = set()
     for name in files:
         head = next((at for at, part in enumerate(name.split("/")) if part in MODULE_FOLDERS), None)
@@ -371,11 +372,11 @@ def code_names(files: tuple[str, ...]) -> list[str]:
 
 
 def _on_the_way(commands: list[str], search_path: str) -> list[str]:
-    """Return the folders in which links lead to these programs, as those of virtual environments do.
+    """Return the folders with links to these programs, such as those of virtual environments.
 
-    A plugin's own /tmp covers what lies there, and would cover them.
+    A plugin's private /tmp hides the shared one, and would hide them.
     """
-    import shutil  # here already, with the host
+    import shutil  # already imported by the host
 
     found = []
     for command in commands:
@@ -387,7 +388,7 @@ def _on_the_way(commands: list[str], search_path: str) -> list[str]:
 
 
 def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    import shutil  # here already, with the host
+    import shutil  # already imported by the host
 
     found = shutil.which(command, path=search_path)
     if found is None or found.startswith(plugin.path + "/"):  # a link in its folder opens nothing outside
@@ -399,13 +400,13 @@ def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]
 
 
 def _modules_of(program: str) -> tuple[str, ...]:
-    """Return the modules among which npm put a program, wherever that was: it is made of them."""
+    """Return the modules next to which npm installed a program: it consists of them."""
     above, inside, _ = program.partition(MODULES)
     return (above + MODULES,) if inside else ()
 
 
 def _outside(home: str, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out what is ours, or holds what is ours, whatever a configuration names."""
+    """Remove paths that are ours or contain what is ours, whatever a configuration names."""
     inside = f"{os.path.realpath(home)}/"
     return tuple(path for path in paths if not f"{path}/".startswith(inside) and not inside.startswith(f"{path}/"))
 

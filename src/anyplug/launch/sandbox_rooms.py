@@ -1,8 +1,8 @@
-"""Which spawner starts a plugin's programs: one for each plugin and purpose, held to what the plugin was granted.
+"""Choose the spawner that starts a plugin's programs: one per plugin and purpose, limited to the plugin's grants.
 
-A room is one such spawner. It is made when a program of the plugin first runs, and made anew when the plugin, its
-grants or what the person set are others; an old one goes when nothing runs in it any more, and so do those that
-nobody used lately.
+A room is one such spawner. It is created when a program of the plugin first runs, and replaced when the plugin, its
+grants or the settings change. An old room is closed when nothing runs in it any more, and so are rooms that were not
+used recently.
 """
 
 import asyncio
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_IDLE = 16  # rooms that are kept although nothing runs in them: each is a process of 10 MB
+MOST_IDLE = 16  # rooms that are kept while idle: each is a process of 10 MB
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
 
 
 class Room:
-    """Where programs of one plugin run."""
+    """The sandbox in which one plugin's programs run."""
 
     def __init__(self, spawn: Spawn, basis: object, confined: "ConfinedSpawn | None") -> None:
         self.spawn = spawn
-        self.basis = basis  # what it was made from
-        self.confined = confined  # None where nothing is held
+        self.basis = basis  # what it was created from
+        self.confined = confined  # None if nothing is confined
         self.receipt = confined.receipt if confined is not None else OFF
-        self.view: View | None = None  # of the plugin's own folder, which goes with the room
+        self.view: View | None = None  # of the plugin's own folder, closed with the room
         self.users = 0
         self.is_stale = False
-        # An environment that was given, and what became of it in here: nearly every call brings the same one.
+        # The last environment passed in, and the result: nearly every call passes the same one.
         self.given: dict[str, str] = {}
         self.inside: dict[str, str] = {}
 
@@ -65,7 +65,7 @@ class Room:
         return (self.confined is None or self.confined.is_alive) and not is_tainted
 
     def close(self) -> None:
-        """End what runs in it. Blocks."""
+        """Kill what runs in it. Blocks."""
         if self.confined is not None:
             self.confined.close()
         if self.view is not None:
@@ -73,7 +73,7 @@ class Room:
 
     @property
     def has_own_tmp(self) -> bool:
-        """Whether each start can have a /tmp of its own."""
+        """Whether each start can have its own /tmp."""
         return self.confined is not None and "mounts" in self.confined.enforcement.held
 
 
@@ -93,11 +93,11 @@ class Confinement:
         tell: Callable[[Plugin, str], None] = lambda *_: None,
         runs: tuple[str, ...] = (),
     ) -> None:
-        """Make no room yet.
+        """Create no room yet.
 
-        `direct` starts programs where confinement is switched off. `own_folders` shows plugins theirs from snapshots,
-        unless it is None. `learning` watches a plugin. `variables` are the user's: programs are looked for on that
-        PATH. `tell` hears which hosts a plugin was refused. Programs in the folders `runs` may run, too.
+        `direct` starts programs if confinement is disabled. `own_folders` shows plugins their folders from snapshots,
+        unless it is None. `learning` observes a plugin. `variables` are the user's: programs are looked up in that
+        PATH. `tell` is called with each host that a plugin was refused. Programs in the folders `runs` may run, too.
         """
         self._home = home
         self._settings = settings
@@ -110,7 +110,7 @@ class Confinement:
         self._plugin_folders = folders
         self._allowances = Allowances(home, settings, project, variables, folders, runs)
         self._tell = tell
-        self._rooms: dict[tuple[str, Purpose], Room] = {}  # who was used last comes last
+        self._rooms: dict[tuple[str, Purpose], Room] = {}  # most recently used last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
         self._making: dict[tuple[str, Purpose], anyio.Lock] = {}
         self._stale: list[Room] = []
@@ -118,21 +118,21 @@ class Confinement:
 
     @property
     def is_on(self) -> bool:
-        """Whether plugins are held to their permissions at all."""
+        """Whether plugins are confined at all."""
         return self._settings.is_confining
 
     def follow(self, settings: Settings) -> None:
-        """Make rooms by other settings from now on; what runs in one stays there until it ends."""
+        """Use new settings for future rooms; running programs keep their room."""
         self._settings = self._allowances.settings = settings
 
     async def enter(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Room:
         """Return the room for a plugin's programs; `leave` it when they have ended.
 
-        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be made, the machine is short of
-        something, or the host has ended.
+        Raises NotEnforceable; or Unavailable, if a folder of the plugin's cannot be created, the machine is out of some
+        resource, or the host has ended.
         """
         key = (plugin.path, purpose)
-        # What is being set up has no digest yet: its scripts may be others each time that they are resolved.
+        # A plugin that is being set up has no digest yet: its scripts may differ each time they are resolved.
         code = standing.digest or (object() if purpose == "resolve" else "")
         rights = (code, standing.granted, standing.unconfined)
         basis = (rights, self._settings.of_room(plugin.name), self._folders(plugin, standing))
@@ -141,19 +141,19 @@ class Confinement:
         room = self._current(key, basis)
         if room is None:
             async with self._making.setdefault(key, anyio.Lock()):
-                room = self._current(key, basis)  # somebody may have been faster
+                room = self._current(key, basis)  # another task may have been faster
                 if room is None:
                     if key in self._rooms:
                         self._put_away(self._rooms.pop(key))
                     if purpose == "run":
                         self._receipts.pop(plugin.path, None)
-                    with anyio.CancelScope(shield=True):  # it takes a moment, and else nobody would close it
+                    with anyio.CancelScope(shield=True):  # it is quick, and otherwise nobody would close it
                         room = await self._make(plugin, standing, purpose, basis)
                     self._thin_out()
         assert room is not None
         self._rooms.pop(key, None)
         self._rooms[key] = room
-        if self._is_closed:  # while it was made: whoever closed the others has not seen this one
+        if self._is_closed:  # while it was being created: the closing task has not seen it
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self.close)
             raise _ended()
@@ -163,19 +163,19 @@ class Confinement:
         return room
 
     def leave(self, room: Room) -> None:
-        """Say that what ran in it has ended."""
+        """Report that what ran in it has ended."""
         room.users -= 1
         if room.is_stale and not room.users:
             self._close_soon(room)
 
     def see_that_nothing_came(self, plugin: Plugin) -> None:
-        """See to it that no code came into a plugin's folder while it ran; raises NotApproved."""
+        """Check that no code was added to a plugin's folder while it ran; raises NotApproved."""
         for room in (self._rooms.get((plugin.path, "run")), *self._stale):
             if room is not None and room.view is not None and room.view.own == plugin.path and room.view.intruder:
                 raise NotApproved(plugin.name, "changed", (room.view.intruder,))
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
-        """Say what a plugin's programs are held by; None if none has run."""
+        """Return how a plugin's programs are confined; None if none has run."""
         return self._receipts.get(plugin.path)
 
     def cure(
@@ -186,11 +186,11 @@ class Confinement:
         withheld: frozenset[str] = frozenset(),
         purpose: Purpose = "run",
     ) -> str:
-        """Say which grants would help a plugin that failed, by what it said; empty if none would, as far as is seen.
+        """Return which grants would help a failed plugin, guessed from its output; empty if none.
 
         `withheld` are variables that it does not see.
         """
-        from anyplug.launch import missing_grants  # its patterns take 9 ms to compile, and only what fails needs them
+        from anyplug.launch import missing_grants  # its patterns take 9 ms to compile, and only failures need them
 
         lack = missing_grants.variables(said, withheld)
         if self.is_on and sys.platform == "linux" and missing_grants.speaks_of_one(said):
@@ -207,7 +207,7 @@ class Confinement:
         return missing_grants.cure(plugin, lack, is_new=purpose == "init")
 
     def close(self) -> None:
-        """Close every room, with whatever still runs in it; no more can be entered. Blocks: call it in a thread."""
+        """Close every room and kill what runs there; none can be entered afterwards. Blocks: call it in a thread."""
         self._is_closed = True
         for room in (*self._rooms.values(), *self._stale):
             room.close()
@@ -220,7 +220,7 @@ class Confinement:
         if sys.platform != "linux":
             if standing.unconfined:
                 return Room(self._direct, basis, None)
-            raise NotEnforceable(plugin.name, f"nothing is confined on {sys.platform} yet", "")
+            raise NotEnforceable(plugin.name, f"anyplug cannot confine programs on {sys.platform} yet", "")
         learning = self._learning if self._learning and self._learning.is_about(plugin, purpose) else None
         widened = learning.widened(standing) if learning else standing
         profile = await self._profile(plugin, widened, purpose)
@@ -228,7 +228,7 @@ class Confinement:
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
             make_folder(folder)
-        # 15 ms with ctypes, and only a host that starts something needs it.
+        # Takes 15 ms with ctypes, and only a host that starts something needs it.
         from anyplug.runtime.sandbox.enforcement import TRY_AGAIN, Shortage
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
 
@@ -243,7 +243,7 @@ class Confinement:
             if self._is_closed:
                 raise _ended() from refusal
             if isinstance(refusal, Shortage):
-                reason = f"plugin '{plugin.name}' cannot be confined just now, and was not run: {refusal.reason}"
+                reason = f"plugin '{plugin.name}' cannot be confined right now and was not run: {refusal.reason}"
                 raise Unavailable(reason, TRY_AGAIN) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         room = Room(confined, basis, confined)
@@ -253,17 +253,17 @@ class Confinement:
         return room
 
     async def _profile(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> Profile:
-        """Draw what a plugin's programs may do; in a thread, because that goes through all of its files."""
+        """Build a plugin's profile; in a thread, because that visits all of its files."""
         try:
             return await thread_lanes.run(plugin.path, self._allowances.profile, plugin, standing, purpose)
         except OSError as error:
             raise Unavailable(
-                f"the files of '{plugin.name}' cannot be looked at: {error.filename}: {error.strerror}",
-                f"look at it with `anyplug show {plugin.name}`, then call it again",
+                f"the files of '{plugin.name}' cannot be read: {error.filename}: {error.strerror}",
+                f"check it with `anyplug show {plugin.name}`, then call it again",
             ) from error
 
     async def keep(self, plugin: Plugin, digest: str, tell: Callable[[str], None]) -> None:
-        """Make the snapshot from which a plugin will run, if it will; raises NotApproved, or Unavailable."""
+        """Create the snapshot from which a plugin will run, if needed; raises NotApproved, or Unavailable."""
         folders = self._folders_shown(plugin) if self.is_on else None
         if folders is not None:
             if folders.is_large(plugin):
@@ -271,11 +271,11 @@ class Confinement:
             await self._copied(plugin, functools.partial(folders.keep, plugin, digest))
 
     def _folders_shown(self, plugin: Plugin) -> OwnFolders | None:
-        """Return what shows a plugin its own folder; None if it runs from the folder itself."""
+        """Return what creates a plugin's view of its folder; None if it runs from the folder itself."""
         folders = self._own_folders
         if folders is None or sys.platform != "linux" or not self._settings.namespaces or plugin.is_file:
             return None
-        # Who writes a plugin would wait for a copy after each change, and every change is approved.
+        # An author would wait for a copy after each change, and every change counts as approved.
         return None if plugin.explicit and folders.is_large(plugin) else folders
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
@@ -294,21 +294,21 @@ class Confinement:
                 raise Unavailable(f"plugin '{plugin.name}' was not started: {change}", "call it again") from change
             raise NotApproved(plugin.name, "changed", (str(change),)) from change
         except OSError as error:
-            cure = "check the disk's space and the permissions of anyplug's home folder"
+            cure = "check the disk's free space and the permissions of anyplug's home folder"
             raise Unavailable(
-                f"plugin '{plugin.name}' was not started, because no copy of its code can be kept: {error}",
+                f"plugin '{plugin.name}' was not started, because its code cannot be copied: {error}",
                 CURE_FOR_SHORTAGE if is_shortage(error) else cure,
             ) from error
 
     async def _tidy(self, plugin: Plugin, standing: Standing) -> None:
-        """Take code away that a plugin wrote over its own, and the room in which it would still be seen."""
+        """Remove code that a plugin wrote over its own, and the room in which it would still be visible."""
         if self._own_folders is None or not self._own_folders.has_written(plugin, standing):
             return
         try:
             had_code = await thread_lanes.run(plugin.path, self._own_folders.tidy, plugin)
         except OSError as error:
             raise Unavailable(
-                f"what '{plugin.name}' wrote into its folder cannot be looked through: {error.strerror}",
+                f"what '{plugin.name}' wrote into its folder cannot be searched for code: {error.strerror}",
                 f"delete what it does not need in {self._home.beside(plugin)}",
             ) from error
         if had_code:
@@ -324,7 +324,7 @@ class Confinement:
         recorder: "Recorder | None",
         tell: Callable[[str], None],
     ) -> "ConfinedSpawn":
-        # As above.
+        # Late for the same reason.
         from anyplug.runtime.sandbox.enforcement import wanted_layers
         from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
@@ -334,7 +334,7 @@ class Confinement:
         )
 
     def _folders(self, plugin: Plugin, standing: Standing) -> tuple[int, ...]:
-        """Say which folders these are now: a room shows those that were there when it was made."""
+        """Return the identity of these folders: a room shows those that existed when it was created."""
         if not self.is_on:
             return ()
         data = registry.BY_NAME[plugin.format].data(plugin, self._home)
@@ -345,7 +345,7 @@ class Confinement:
         scopes = (permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:"))
         found += [_identity(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
         if any(grant.startswith("filesystem:") for grant in standing.granted):
-            # What appears later is to be hidden and protected, too.
+            # What appears later must be hidden and protected, too.
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
             folders = self._plugin_folders()
             found.append(hash((folders, with_values(folders), *known_homes())))
@@ -367,21 +367,21 @@ class Confinement:
             asyncio.get_running_loop().run_in_executor(None, room.close)
 
     def _thin_out(self) -> None:
-        """Close those that nobody used for longest, if too many have nothing to do."""
+        """Close the least recently used rooms if too many are idle."""
         idle = [key for key, room in self._rooms.items() if not room.users and room.confined is not None]
         for key in idle[: max(0, len(idle) - MOST_IDLE)]:
             self._put_away(self._rooms.pop(key))
 
 
 def _ended() -> Unavailable:
-    return Unavailable("the host has ended meanwhile", "call it in one that is up")
+    return Unavailable("the host has ended", "run the command again")
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[[Plugin, str], None], plugin: Plugin, text: str) -> None:
-    """Tell in the host's own thread."""
+    """Call `tell` in the host's own thread."""
     try:
         loop.call_soon_threadsafe(tell, plugin, text)
-    except RuntimeError:  # it has ended, and nobody is there to be told
+    except RuntimeError:  # the host has ended, so there is nobody to tell
         pass
 
 

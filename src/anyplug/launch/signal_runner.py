@@ -1,6 +1,6 @@
-"""Runs the signals of policies: a project's in the sandbox that plugins run in, the person's own as they are.
+"""Run the signals of policies: a project's in the sandbox that plugins use, the user's own without one.
 
-A project's signals may read the person's files, write to the project's folder and run programs, also those in that
+A project's signals may read the user's files, write to the project's folder and run programs, also those in that
 folder; they get no network and no secrets from the environment.
 """
 
@@ -25,21 +25,21 @@ from anyplug.secrets import env_vars
 
 GRANTS: Final = ("filesystem:read", "filesystem:write:.", "shell:exec")
 MOST_PROJECTS: Final = 8  # whose sandboxes are kept: each is a process
-NO_SANDBOX: Final = "it was not run, because there is no sandbox for it here"
+NO_SANDBOX: Final = "it was not run, because this machine has no sandbox for it"
 
 
 class SignalRuns:
     """Runs signals for one host; `close` when done."""
 
     def __init__(self, home: Home, runner: Runner | None = None) -> None:
-        """`runner` is the host's own; without one, one is made when the first signal runs, and ends with this."""
+        """`runner` is the host's; without one, a runner is created for the first signal and closed with this."""
         self._home = home
         self._runner = runner
         self._is_own = runner is None
-        self._sandboxes: OrderedDict[str, Confinement] = OrderedDict()  # by project; the last used comes last
+        self._sandboxes: OrderedDict[str, Confinement] = OrderedDict()  # by project; most recently used last
 
     async def __call__(self, program: Program, project: str = "", *, unconfined: bool = False) -> Finished:
-        """Run one signal to its end; `unconfined`: also where there is no sandbox."""
+        """Run one signal to its end; `unconfined`: even without a sandbox."""
         if self._runner is None:
             self._runner = Runner(os.path.join(self._home.path, "locks"))
         runner = self._runner
@@ -60,7 +60,7 @@ class SignalRuns:
             sandbox.leave(room)
 
     def close(self) -> None:
-        """End what still runs. Blocks: call it in a thread."""
+        """Kill what still runs. Blocks: call it in a thread."""
         for sandbox in self._sandboxes.values():
             sandbox.close()
         if self._is_own and self._runner is not None:
@@ -70,7 +70,7 @@ class SignalRuns:
         settings = self._home.read_settings()
         sandbox = self._sandboxes.get(project)
         if sandbox is None:
-            # A project's policies run as they are: `policy.accepted` compares them with what a person accepted.
+            # A project's policies run as they are: `policy.accepted_copies` compares them with what a person accepted.
             sandbox = Confinement(
                 self._home,
                 settings,
@@ -91,7 +91,7 @@ class SignalRuns:
 
 
 def _as_plugin(project: str) -> Plugin:
-    """Describe a project's policies as what a sandbox is made for: code that is read, with data of its own."""
+    """Describe a project's policies as a plugin, so that they get a sandbox: read-only code, with its own data."""
     key = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
     return Plugin(name=f"policies@{key}", format=registry.PLAIN.NAME, path=os.path.join(project, FOLDER))
 

@@ -29,7 +29,7 @@ from anyplug.runtime.runner import Runner
 from anyplug.secrets import env_vars
 from anyplug.secrets.redaction import Secrecies
 
-if TYPE_CHECKING:  # only who learns has one
+if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ T = TypeVar("T")
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
 BUILT_BY_GO = "GOTMPDIR"  # where `go run` builds what it runs; nothing in a /tmp can be executed
 TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
-# Where programs keep what they can fetch again: the variable that says it, and the place in the user's folder if none.
+# Where programs cache what they can fetch again: the variable for it, and the default in the home folder.
 CACHES = {
     "XDG_CACHE_HOME": ".cache",
     "npm_config_cache": ".npm",
@@ -50,17 +50,17 @@ CACHES = {
 
 
 class _Made(NamedTuple):
-    """Surroundings, and what they were made of."""
+    """Surroundings, and what they were built from."""
 
     standing: Standing
     has_variables: bool  # granted by name
-    stamp: Any  # of the secrets that are stored
+    stamp: Any  # of the stored secrets
     settings: Settings
     around: Surroundings
 
 
 class Users:
-    """A user's environment, and what was made of it for each plugin."""
+    """A user's environment, and the surroundings built from it for each plugin."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = variables
@@ -68,16 +68,16 @@ class Users:
 
 
 class Start(msgspec.Struct, frozen=True):
-    """How a process of a plugin that stays up is started; `release` when it has ended."""
+    """How a long-running process of a plugin is started; `release` when it has ended."""
 
     environment: dict[str, str]
     spawn: Spawn
     release: Callable[[], None]
-    cure: Callable[[str], str]  # which grants would help, by what it said
+    cure: Callable[[str], str]  # which grants would help, guessed from its output
 
 
 class Provisions:
-    """Makes the surroundings of each plugin, once for each standing. `close` when done."""
+    """Builds the surroundings of each plugin, once per standing. `close` when done."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Provisions:
         learning: "Learning | None",
         tell: Callable[[str], None],
     ) -> None:
-        """`users` has the environment of whoever brings none along; `project` is the folder that grants speak of.
+        """`users` has the environment of callers that bring none; `project` is the folder that grants refer to.
 
         `learning` watches what one plugin does; `tell` hears of long work.
         """
@@ -111,32 +111,32 @@ class Provisions:
         self._tell = tell
         self._users = users
         self._linked = False
-        self._keyring = anyio.CapacityLimiter(1)  # one question at a time
+        self._keyring = anyio.CapacityLimiter(1)  # one prompt at a time
 
     def follow(self, settings: Settings) -> None:
-        """Start programs by other settings from now on."""
+        """Use new settings for future programs."""
         self._runner.use_namespaces(wanted=settings.namespaces)
         self._confinement.follow(settings)
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
-        """Say what a plugin's programs are held by; None if none has run."""
+        """Return how a plugin's programs are confined; None if none has run."""
         return self._confinement.receipt(plugin)
 
     async def keep(self, plugin: Plugin, digest: str) -> None:
-        """Keep a copy of the code of a plugin that is about to be approved; raises NotApproved, or Unavailable."""
+        """Keep a copy of the code of a plugin that is being approved; raises NotApproved, or Unavailable."""
         await self._confinement.keep(plugin, digest, self._tell)
 
     def see_that_nothing_came(self, plugin: Plugin) -> None:
-        """See to it that no code came into a plugin's folder while it ran; raises NotApproved."""
+        """Check that no code was added to a plugin's folder while it ran; raises NotApproved."""
         if not plugin.explicit:
             self._confinement.see_that_nothing_came(plugin)
 
     def close(self) -> None:
-        """End all programs. Blocks: call it in a thread."""
+        """Kill all programs. Blocks: call it in a thread."""
         self._confinement.close()
 
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
-        """Return what a plugin's format may use, for a caller with an environment of its own if `users` is given."""
+        """Return what a plugin's format may use; `users` is for a caller with its own environment."""
         users = users or self._users
         if (made := self.made(plugin, standing, users)) is not None:
             return made
@@ -161,43 +161,43 @@ class Provisions:
         return known.around if self._stamp(known.has_variables) == known.stamp else None
 
     async def ready(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
-        """Return the same as `of`; what waits for a keyring to be unlocked waits in a thread."""
+        """Return the same as `of`, waiting in a thread for a keyring to be unlocked."""
         return await self._in_turn(standing, functools.partial(self.of, plugin, standing, users))
 
     async def _in_turn(self, standing: Standing, work: Callable[[], T]) -> T:
-        """Do something that may wait for a keyring; what asks for none of it does not wait, and is no thread's work."""
+        """Do something that may wait for a keyring, in a thread; without granted variables, do it at once."""
         if not permissions.environment_names(standing.granted):
             return work()
         self._link()
         return await anyio.to_thread.run_sync(work, limiter=self._keyring)
 
     def _stamp(self, has_variables: bool) -> Any:
-        """Return what changes with the secrets that are stored; nothing for a plugin that none can be given to."""
+        """Return what changes with the stored secrets; nothing for a plugin that can get none."""
         return self._catalog.secrets.stamp() if has_variables else None
 
     def variables(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> dict[str, str]:
         """Return the environment of a plugin's programs.
 
-        Raises SecretsUnusable if a secret of it cannot be had, and Unavailable if the home cannot be written to.
+        Raises SecretsUnusable if one of its secrets cannot be read, and Unavailable if the home is not writable.
         """
         self._link()
         self._claim(plugin)
         names = permissions.environment_names(standing.granted)
         users = users or self._users
-        self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is given away
+        self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is passed on
         stored = self._catalog.secrets.values(plugin, names) if names else {}
         given = env_vars.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
         return variables | self._runner.environment
 
     def _claim(self, plugin: Plugin) -> None:
-        """Bind the folder of a plugin's data to it before any of its programs can use it; raises Unavailable."""
+        """Bind the data folder to a plugin before any of its programs can use it; raises Unavailable."""
         try:
             self._catalog.home.claim(plugin, self._catalog.approvals.namesakes(plugin) if plugin.explicit else ())
         except OSError as error:
             raise Unavailable(
-                f"the folder for the data of '{plugin.name}' cannot be made: {error.strerror}",
-                f"check the disk's space and the permissions of {self._catalog.home.path}",
+                f"cannot create the data folder of '{plugin.name}': {error.strerror}",
+                f"check the disk's free space and the permissions of {self._catalog.home.path}",
             ) from error
 
     def _link(self) -> None:
@@ -207,14 +207,14 @@ class Provisions:
                 link_programs(folder)
             except OSError as error:
                 raise Unavailable(
-                    f"the folder of programs for plugins, {folder}, cannot be made: {error.strerror}",
-                    "check the disk's space and the folder's permissions",
+                    f"cannot create the folder of programs for plugins, {folder}: {error.strerror}",
+                    "check the disk's free space and the folder's permissions",
                 ) from error
             self._linked = True
 
     async def start(self, plugin: Plugin, standing: Standing) -> Start:
-        """Return what a process that stays up is started with; raises NotEnforceable."""
-        # First: it makes the folder of programs that a room shows.
+        """Return what a long-running process is started with; raises NotEnforceable."""
+        # First, because it creates the folder of programs that a room shows.
         variables = await self._in_turn(standing, functools.partial(self.variables, plugin, standing))
         room = await self._confinement.enter(plugin, standing)
         try:
@@ -232,22 +232,22 @@ class Provisions:
     def cure(
         self, plugin: Plugin, standing: Standing, said: str, users: Users | None = None, purpose: Purpose = "run"
     ) -> str:
-        """Say which grants would help a plugin that failed, by what it said; empty if none would."""
+        """Return which grants would help a failed plugin, guessed from its output; empty if none."""
         variables = (users or self._users).variables
         names, inherits = permissions.environment_names(standing.granted), standing.inherits_environment
         withheld = env_vars.divide(variables, names, inherits=inherits).withheld
         try:
             return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
-        except OSError:  # it is only a guess, and too many files may be open to make one
+        except OSError:  # it is only a guess, and there may be too many open files to make one
             return ""
 
     def _log_refused_host(self, plugin: Plugin, text: str) -> None:
-        """Keep in the plugin's log which host the proxy refused; names can be made of secrets."""
+        """Log which host the proxy refused; host names may contain secrets."""
         path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
         plugin_logs.append(path, "the proxy refused a host", secrecy.text(text))
 
     def _inside(self, room: Room, plugin: Plugin, variables: dict[str, str]) -> dict[str, str]:
-        """Name folders that can be written to, for temporary files and caches: the user's own cannot, in a room."""
+        """Name writable folders for temporary files and caches: the user's own are not writable in a room."""
         if room.confined is None:
             return variables
         if room.given is not variables:
@@ -267,10 +267,10 @@ class Provisions:
             usual = variables.get(name) or os.path.join(user, place)
             if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
-        if "UV_NO_PROJECT" not in kept:  # else its format promises a short list
+        if "UV_NO_PROJECT" not in kept:  # otherwise its format promises a short list
             kept[BUILT_BY_GO] = os.path.join(own, "go-build")
             run_files.make_folder(kept[BUILT_BY_GO])
-            # Where `uv run` makes the environment of a project: beside it, it would be a change of the plugin's code.
+            # Where `uv run` creates a project's environment: next to the project it would change the plugin's code.
             kept[PROJECT_ENVIRONMENT] = os.path.join(own, "project")
         return kept
 
@@ -312,7 +312,7 @@ class Provisions:
 
     def _logged(self, plugin: Plugin, program: Program, finished: Finished) -> Finished:
         """Keep in the plugin's log how a program ended; return that with its secrets hidden. Raises NotApproved."""
-        if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner saw it last
+        if finished.ending == "not_started" and finished.errno == errno.ESTALE:  # the spawner just saw it
             raise NotApproved(plugin.name, "changed", (finished.reason,))
         if finished.stderr:
             is_cut = len(finished.stderr) >= program.max_stderr

@@ -1,1 +1,1 @@
-"""What people do with plugins besides calling them: install, check, export, connect, scaffold, diagnose."""
+"""Plugin management apart from calls: install, check, export, connect, scaffold, diagnose."""

@@ -1,11 +1,11 @@
-"""Writes a plugin as a bundle that other programs install: its files, and a manifest that starts our host for it alone.
+"""Export a plugin as a bundle for other programs: its files, and a manifest that starts our host for it alone.
 
     mcpb            NAME-VERSION.mcpb, a zip: manifest.json, plugin/FOLDER/...
     claude-plugin   a folder: .claude-plugin/plugin.json, .mcp.json, plugin/FOLDER/...
     agent-plugin    a folder: plugin.json, mcp.json, plugin/FOLDER/...
 
-The same plugin gives the same bytes each time. It keeps its folder's name, from which some formats take its own.
-Decides nothing about trust, and runs nothing.
+The same plugin always results in the same bytes. The folder keeps its name, because some formats use it as the plugin's
+name. Decides nothing about trust, and runs nothing.
 """
 
 import os
@@ -24,38 +24,38 @@ from anyplug.model.types import Plugin
 Kind = Literal["mcpb", "agent-plugin", "claude-plugin"]
 KINDS: tuple[Kind, ...] = ("mcpb", "agent-plugin", "claude-plugin")
 
-MANIFEST_VERSION = "0.3"  # of MCPB: the newest that is published as a document; 0.4 adds only another kind of server
+MANIFEST_VERSION = "0.3"  # of MCPB: the newest published one; 0.4 only adds another kind of server
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0"
-INSIDE = "plugin"  # the folder of a bundle that holds the plugin's own
+INSIDE = "plugin"  # the folder of a bundle that contains the plugin
 ROOTS: dict[Kind, str] = {
     "mcpb": "${__dirname}",
     "agent-plugin": "${PLUGIN_ROOT}",
     "claude-plugin": "${CLAUDE_PLUGIN_ROOT}",
 }
-LONGEST_NAME = 64  # characters, as Agent Plugins has it
+LONGEST_NAME = 64  # characters, as in Agent Plugins
 MOST_FILES = 20_000
 LARGEST = 256 << 20  # bytes of all files; clients read a bundle into memory
-MOMENT = (1980, 1, 1, 0, 0, 0)  # of every file in a zip, which knows no earlier one
+MOMENT = (1980, 1, 1, 0, 0, 0)  # of every file in a zip, the earliest possible time
 PLAIN, PROGRAM = 0o644, 0o755
 COMPRESSION = 9
 
-# Left out at any depth: history, what can be made again, and what people keep secrets in.
+# Left out at any depth: history, what can be recreated, and what people keep secrets in.
 NEVER = digest.NEVER | {".hg", ".svn", ".DS_Store", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 PRIVATE = re.compile(r"\.env(?:\.(?!example$|sample$|template$).*)?|\.netrc|\.npmrc|\.pypirc|id_[a-z0-9]+|.*\.key")
 _SEMVER = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?((?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
-_REFERENCE = re.compile(rb"\$\{[A-Za-z_][\w.:]*\}")  # it names a secret, and is none; one with a default may be
-_HASH_SHOWN = 12  # characters of a digest that stand for a version where a plugin has none
+_REFERENCE = re.compile(rb"\$\{[A-Za-z_][\w.:]*\}")  # names a secret and is not one itself; with a default it may be
+_HASH_SHOWN = 12  # characters of a digest that stand for a version if a plugin has none
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of a bundle: from the plugin, as it was when it was looked at, or written for it."""
+    """A file of a bundle: from the plugin, as it was when checked, or generated."""
 
     data: bytes = b""
     mode: int = PLAIN
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
-    """All that goes into a bundle."""
+    """The contents of a bundle."""
 
     kind: Kind
     name: str
@@ -65,7 +65,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file_name(self) -> str:
-        """How it is called where nobody says otherwise."""
+        """The default file name."""
         return f"{self.name}-{self.version}.mcpb" if self.kind == "mcpb" else f"{self.name}-{self.kind}"
 
 
@@ -78,14 +78,16 @@ def bundle(
     author: str = "",
     hide: Callable[[bytes], bytes] = lambda data: data,
 ) -> Bundle:
-    """Collect what a bundle holds; raises ExportError.
+    """Collect the contents of a bundle; raises ExportError.
 
-    `tools` are the names that agents see, each with its description. `hide` says what is secret, by taking it out.
+    `tools` are the names that agents see, each with its description. `hide` removes secrets, and so finds them.
     """
     if plugin.is_file or not os.path.isdir(plugin.path):
-        raise ExportError(f"'{plugin.name}' is not a folder: there is nothing to bundle", "make a folder for it first")
+        raise ExportError(
+            f"'{plugin.name}' is not a folder, so it cannot be bundled", ("create a plugin folder for it first")
+        )
     if plugin.is_broken:
-        raise ExportError(f"'{plugin.name}' is broken", f"`anyplug check {plugin.path}` says what is wrong")
+        raise ExportError(f"'{plugin.name}' is broken", f"`anyplug check {plugin.path}` shows what is wrong")
     folder = os.path.basename(plugin.found_at or plugin.path)
     own, left_out = _collect(plugin, f"{INSIDE}/{folder}", hide)
     name, version = bundle_name(plugin.name, kind), bundle_version(plugin.version, digest_value)
@@ -114,12 +116,12 @@ def bundle(
 
 
 def write(made: Bundle, path: str) -> None:
-    """Write a bundle in one step: a file if the path ends in .zip or .mcpb, else a folder. Raises ExportError."""
+    """Write a bundle atomically: a file if the path ends in .zip or .mcpb, else a folder. Raises ExportError."""
     path = os.path.abspath(path)
     if os.path.lexists(path):
-        raise ExportError(f"{path} exists already", "remove it first, or choose another place with --output")
+        raise ExportError(f"{path} already exists", "remove it first, or choose another path with --output")
     if made.kind == "mcpb" and not is_archive(path):
-        raise ExportError(f"{path} does not end in .mcpb", "a bundle of this kind is one file: name it like NAME.mcpb")
+        raise ExportError(f"{path} does not end in .mcpb", "a bundle of this kind is one file, such as NAME.mcpb")
     new = f"{path}.{os.urandom(6).hex()}.tmp"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -133,16 +135,19 @@ def write(made: Bundle, path: str) -> None:
             _forget(new)
             raise
     except OSError as error:
-        raise ExportError(f"cannot write {path}: {error.strerror}", "mend that, then try again") from error
+        raise ExportError(
+            f"cannot write {path}: {error.strerror}",
+            ("check the disk's free space and the folder's permissions, then try again"),
+        ) from error
 
 
 def is_archive(path: str) -> bool:
-    """Whether a bundle at this path is one file."""
+    """Return whether a bundle at this path is one file."""
     return path.endswith((".zip", ".mcpb"))
 
 
 def bundle_name(name: str, kind: Kind) -> str:
-    """Make a name that the format allows: small letters, digits, single hyphens, in Agent Plugins also single dots."""
+    """Make a name that the format allows: a-z, digits, single hyphens, and in Agent Plugins also single dots."""
     allowed = "a-z0-9." if kind == "agent-plugin" else "a-z0-9"
     plain = re.sub(rf"[^{allowed}]+", "-", name.lower())
     plain = re.sub(r"\.{2,}", ".", plain)[:LONGEST_NAME].strip("-.")
@@ -150,7 +155,7 @@ def bundle_name(name: str, kind: Kind) -> str:
 
 
 def bundle_version(version: str, digest_value: str) -> str:
-    """Make a version that every format allows; one that is none becomes zero, told apart by the digest."""
+    """Make a version that every format allows; an invalid one becomes zero plus the digest."""
     found = _SEMVER.fullmatch(version.strip().removeprefix("v"))
     if found is None:
         return f"0.0.0+{digest_value[:_HASH_SHOWN]}" if digest_value else "0.0.0"
@@ -166,7 +171,7 @@ def _mcpb(
         name: {
             "type": "string",
             "title": name,
-            "description": f"The value of {name}, which the plugin asks for.",
+            "description": f"The value of {name} for the plugin.",
             "required": False,
             "default": "",
             "sensitive": True,
@@ -197,7 +202,7 @@ def _json(value: Any) -> bytes:
 
 
 def _collect(plugin: Plugin, inside: str, hide: Callable[[bytes], bytes]) -> tuple[dict[str, File], list[str]]:
-    """Find the plugin's files; raises ExportError if one holds a secret or leads out, or if there are too many."""
+    """Find the plugin's files; raises ExportError if one contains a secret or leads outside, or for too many."""
     files: dict[str, File] = {}
     left_out: list[str] = []
     size = 0
@@ -208,42 +213,49 @@ def _collect(plugin: Plugin, inside: str, hide: Callable[[bytes], bytes]) -> tup
             if len(files) >= MOST_FILES or size > LARGEST:
                 raise ExportError(
                     f"'{plugin.name}' has more than {MOST_FILES:,} files or {LARGEST >> 20} MiB",
-                    "take out what it does not need to run",
+                    "remove what it does not need to run",
                 )
             content = untrusted_files.read_inside(plugin.path, path, LARGEST)
             file = File(content, PROGRAM if found.st_mode & digest.EXECUTABLE else PLAIN)
             data = _REFERENCE.sub(b"", content)
             if hide(data) != data:
                 raise ExportError(
-                    f"{relative} holds a secret of '{plugin.name}'",
-                    f"take it out of the file, and give it with `anyplug secret {plugin.name}` or a variable",
+                    f"{relative} contains a secret of '{plugin.name}'",
+                    f"remove it from the file, and store it with `anyplug secret {plugin.name}` or pass it in a "
+                    "variable",
                 )
             files[f"{inside}/{relative}"] = file
     except OSError as error:
-        raise ExportError(f"cannot read {error.filename}: {error.strerror}", "mend that, then try again") from error
+        raise ExportError(
+            f"cannot read {error.filename}: {error.strerror}", ("check the file's permissions, then try again")
+        ) from error
     return files, sorted(left_out)
 
 
 def _sorted(entries: Iterable[os.DirEntry[str]], below: str) -> list[os.DirEntry[str]]:
-    """Sort the entries of a folder; raises ExportError if it lies deeper than anything should."""
+    """Sort the entries of a folder; raises ExportError if it is nested too deeply."""
     if below.count("/") > untrusted_files.MOST_DEPTH:
-        why = f"there are more than {untrusted_files.MOST_DEPTH} folders inside one another"
-        raise ExportError(why, "take them out of the plugin's folder")
+        why = f"there are more than {untrusted_files.MOST_DEPTH} nested folders"
+        raise ExportError(why, "remove them from the plugin's folder")
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def _walk(root: str, below: str, folder: str, left_out: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the files below a folder. Links inside the plugin are followed: not every archive can hold links."""
+    """Yield the files below a folder.
+
+    Links inside the plugin are followed, because not every archive supports links.
+    """
     with os.scandir(folder) as entries:
         for entry in _sorted(entries, below):
             relative = f"{below}{entry.name}"
             if entry.is_symlink():
                 if below.endswith("node_modules/.bin/"):
-                    continue  # for people who develop it; what runs does not look there
+                    continue  # for developers; not needed to run
                 real = os.path.realpath(entry.path)
                 if not f"{real}/".startswith(f"{os.path.realpath(root)}/"):
                     raise ExportError(
-                        f"{relative} is a link out of the plugin's folder, to {real}", "put a copy in its place"
+                        f"{relative} is a link that leads outside the plugin's folder, to {real}",
+                        "replace it with a copy",
                     )
                 if f"{os.path.realpath(folder)}/".startswith(f"{real}/"):
                     left_out.append(relative)  # it leads to a folder around itself
@@ -261,7 +273,7 @@ def _walk(root: str, below: str, folder: str, left_out: list[str]) -> Iterator[t
 
 
 def _forget(path: str) -> None:
-    """Delete what was written of a bundle that failed."""
+    """Delete the remains of a failed bundle."""
     if os.path.isdir(path):
         untrusted_files.remove(path)
     elif os.path.lexists(path):
@@ -269,7 +281,7 @@ def _forget(path: str) -> None:
 
 
 def _write_archive(made: Bundle, path: str) -> None:
-    import zipfile  # 9 ms, and only for archives
+    import zipfile  # takes 9 ms to import, and only archives need it
 
     with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION) as archive:
         for name, file in made.files.items():

@@ -1,7 +1,7 @@
-"""What a plugin's next version takes over from the one before: what was written or changed there, so that none is lost.
+"""Carry over what was written or changed in a plugin's folder to its next version, so that nothing is lost.
 
-Data stays as the plugin left it, and what the new version brings under the same name lies beside it, as NAME.new. Code
-is the new version's. What has no place in the new version is for the person to see to, elsewhere.
+Data stays as the plugin left it; a file of the same name in the new version is put next to it as NAME.new. Code is
+always the new version's. Files that have no place in the new version are kept elsewhere for the user.
 """
 
 import hashlib
@@ -16,20 +16,20 @@ from anyplug.home import untrusted_files
 from anyplug.home.untrusted_files import Budget, HeldFolder
 from anyplug.manage import plugin_sources
 
-NEW = ".new"  # behind the name of a file that a new version brings, where the plugin's own stays
+NEW = ".new"  # suffix for a new version's file whose name is taken by the plugin's own
 CACHE = "__pycache__"
 
 
 class Inheritance(msgspec.Struct, frozen=True):
-    """Where each file goes that was written or changed in the version before."""
+    """Where each file goes that was written or changed in the previous version."""
 
-    stays: tuple[str, ...] = ()  # in the new version, whatever that brings under the same name
-    beside: dict[str, str] = {}  # what the new version brings under such a name, if it is new, and how it is called now
+    stays: tuple[str, ...] = ()  # in the new version, whatever that has under the same name
+    beside: dict[str, str] = {}  # the new version's file under such a name, if it is new, and its name now
     kept: tuple[str, ...] = ()  # elsewhere: the new version has no place for it
 
 
 def hashes(folder: str) -> dict[str, str]:
-    """Hash every file of a folder, and where each link leads; raises OSError."""
+    """Hash every file of a folder, and the target of each link; raises OSError."""
     budget = Budget()
     with untrusted_files.hold(folder) as held:
         names = sorted(entry.relative for entry in held.walk(budget) if not entry.is_folder)
@@ -39,7 +39,7 @@ def hashes(folder: str) -> dict[str, str]:
 def written(folder: str, came: Mapping[str, str], at: float) -> list[str]:
     """List what was written or changed since a plugin came with these files, at this time; raises OSError.
 
-    A file whose hash nobody wrote down is taken for changed if it was written to later.
+    A file without a recorded hash counts as changed if it was modified later.
     """
     found = []
     budget = Budget()
@@ -62,9 +62,9 @@ def plan(
     comes: Mapping[str, str],
     is_code: Callable[[str, str], bool],
 ) -> Inheritance:
-    """Say where each of the plugin's own files goes; `came` with the old version, `comes` with the new one.
+    """Decide where each of the plugin's own files goes; `came` with the old version, `comes` with the new one.
 
-    `is_code` is asked with a file's name and its path. Raises OSError.
+    `is_code` is called with a file's name and path. Raises OSError.
     """
     stays, kept = [], []
     for name in own:
@@ -85,14 +85,14 @@ def plan(
 
 
 def hand_down(old: str, new: str, inheritance: Inheritance) -> None:
-    """Return the new version what stays; raises OSError."""
+    """Copy what stays to the new version; raises OSError."""
     for name, aside in inheritance.beside.items():
         os.rename(os.path.join(new, name), os.path.join(new, aside))
     copy(old, new, inheritance.stays)
 
 
 def copy(old: str, new: str, names: Iterable[str]) -> None:
-    """Copy files and links from one folder to another, in place of what is there; raises OSError."""
+    """Copy files and links from one folder to another, replacing what is there; raises OSError."""
     budget = Budget()
     with untrusted_files.hold(old) as source, untrusted_files.hold(new) as target:
         for name in names:
@@ -100,24 +100,24 @@ def copy(old: str, new: str, names: Iterable[str]) -> None:
 
 
 def _is_old_default(name: str, path: str, came: Mapping[str, str], comes: Mapping[str, str]) -> bool:
-    """Whether it is what the version before brought and an update put beside the plugin's own, and is outdated now."""
+    """Return whether it is an outdated NAME.new, which an earlier update put next to the plugin's own file."""
     of = name.removesuffix(NEW)
     return of != name and of in came and comes.get(of, came[of]) != came[of] and _hash(path) == came[of]
 
 
 def _is_installed(name: str) -> bool:
-    """Whether it belongs to modules that a set-up makes anew."""
+    """Return whether it belongs to modules that the setup recreates."""
     return not plugin_sources.MODULES.isdisjoint(name.split(os.sep))
 
 
 def _free(new: str, name: str, taken: set[str]) -> str:
-    """Find a name for what lies beside a file that stays."""
+    """Find a name for a file next to one that stays."""
     names = itertools.chain([f"{name}{NEW}"], (f"{name}{NEW}.{number}" for number in itertools.count(2)))
     return next(free for free in names if free not in taken and not os.path.lexists(os.path.join(new, free)))
 
 
 def _has_room(root: str, folder: str) -> bool:
-    """Whether files can go into a folder of the new version: no file stands in the way, no link leads elsewhere."""
+    """Return whether files can go into a folder of the new version: no file is in the way, no link leads elsewhere."""
     while folder != root:
         if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
             return False
@@ -131,7 +131,7 @@ def _hash(path: str) -> str:
 
 
 def _hash_in(held: HeldFolder, relative: str, budget: Budget) -> str:
-    """Hash a file, or where a link leads; a plugin that still runs may put something else there. Raises OSError."""
+    """Hash a file or a link's target. A running plugin may swap it meanwhile. Raises OSError."""
     above, _, name = relative.rpartition("/")
     with held.folder(above) if above else held.make_folders("") as folder:
         if stat.S_ISLNK(folder.stat(name).st_mode):

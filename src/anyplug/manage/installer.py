@@ -1,4 +1,4 @@
-"""Installs, updates and removes plugins: staged, validated, then moved in place; a failure leaves nothing behind."""
+"""Install, update and remove plugins: staged, validated, then moved into place; a failure leaves nothing behind."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ from anyplug.manage.plugin_sources import Brought, Source
 from anyplug.model.errors import InstallError
 from anyplug.model.types import Plugin
 
-CALLS_END_S = 30.0  # how long an update waits for calls that are under way
+CALLS_END_S = 30.0  # how long an update waits for running calls
 CALLS_POLL_S = 0.1
 
 
@@ -37,24 +37,24 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def came(self) -> dict[str, str]:
-        """Each file's hash as it came; empty if nobody wrote it down."""
+        """Each file's original hash; empty if it was not recorded."""
         return {name: self.hashes.get(name, "") for name in self.files}
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What was moved in place, and what the person should know of it."""
+    """What was moved into place, and what the user should know about it."""
 
     plugin: Plugin
     record: Install
     left_config: bool = False
     left_modules: tuple[str, ...] = ()
-    is_new: bool = True  # else it was there already
+    is_new: bool = True  # False: it was already there
     inheritance: Inheritance = Inheritance()
-    kept: str = ""  # the folder for what of it has no place in the plugin, if there is such
+    kept: str = ""  # the folder for files that have no place in the plugin any more, if any
 
 
 class Installer:
-    """Works on the plugins folder of one home."""
+    """Manages the plugins folder of one home."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -69,8 +69,8 @@ class Installer:
             target = os.path.join(os.path.realpath(self._home.plugins), plugin.name)
             if os.path.lexists(target):
                 raise InstallError(
-                    f"there is a plugin '{plugin.name}' already, in {target}",
-                    f"`anyplug update {plugin.name}`, or `anyplug remove {plugin.name}` first",
+                    f"plugin '{plugin.name}' already exists, in {target}",
+                    f"run `anyplug update {plugin.name}`, or first `anyplug remove {plugin.name}`",
                 )
             record = _record(source, brought, plugin)
             found_at = os.path.join(self._home.plugins, plugin.name)
@@ -89,7 +89,7 @@ class Installer:
                 raise
 
     def _clear(self, plugin: Plugin, source: Source) -> None:
-        """Set aside what is left at a plugin's place by one from elsewhere whose folder went without `remove`.
+        """Set aside what a plugin from elsewhere left in this place when its folder was deleted without `remove`.
 
         Raises SecretsUnusable or OSError.
         """
@@ -101,15 +101,15 @@ class Installer:
 
     @contextmanager
     def update(self, plugin: Plugin) -> Iterator[Installed]:
-        """Put the newest version in place for the time of the block, and for good if the block does not raise.
+        """Put the newest version in place during the block, and permanently if the block does not raise.
 
-        What was written or changed beside the version before is taken over, or kept. If nothing is new, nothing is
+        What was written or changed in the previous version is carried over, or kept. If nothing is new, nothing is
         moved. Raises InstallError.
         """
         before = self.origin(plugin)
         if before is None:
             raise InstallError(
-                f"'{plugin.name}' was not installed by anyplug, so there is nothing to update it from",
+                f"'{plugin.name}' was not installed by anyplug, so there is no source to update it from",
                 f"change it in {plugin.path}",
             )
         with staging.opened(self._home.plugins) as folder:
@@ -117,8 +117,8 @@ class Installer:
                 brought, new = self._validated(before.source, folder)
                 if new.name != plugin.name:
                     raise InstallError(
-                        f"the new version calls itself '{new.name}', not '{plugin.name}'",
-                        f"`anyplug install` it beside, then `anyplug remove {plugin.name}`",
+                        f"the new version is named '{new.name}', not '{plugin.name}'",
+                        f"install it separately with `anyplug install`, then run `anyplug remove {plugin.name}`",
                     )
                 record = _record(before.source, brought, new)
                 is_new = self._is_new(plugin, before, new, record)
@@ -144,20 +144,20 @@ class Installer:
                 self._remember(plugin.path, record)
 
     def _is_new(self, plugin: Plugin, before: Install, new: Plugin, record: Install) -> bool:
-        """Whether the new version is another than what was installed, or mends what was done to that since."""
+        """Return whether the new version differs from what was installed, or repairs changes made to that."""
         is_same = before.hashes == record.hashes or (not before.hashes and before.commit == record.commit != "")
         if plugin.is_broken or not is_same:
             return True
         closed = [name for name in record.files if _is_program(new, name) and not _is_program(plugin, name)]
         if closed or self._catalog.standing(plugin).state == "approved":
-            return bool(closed)  # else it is as the person wants it, even if they changed it themselves
+            return bool(closed)  # otherwise it is as the user wants it, even if they changed it themselves
         every_file, named = registry.BY_NAME[new.format].EVERY_FILE_COUNTS, registry.named_files(new)
         code = digest.take(new.path, every_file=every_file, before=None, named=named).as_digest().files
         return not code.items() <= self._catalog.digest(plugin).files.items()
 
     @contextmanager
     def _swapped(self, plugin: Plugin, new: Plugin, folder: str, record: Install) -> Iterator[None]:
-        """Put a new version in place, and the one before again if the block raises."""
+        """Put a new version in place; restore the previous one if the block raises."""
         with ExitStack() as stack:
             with explained(f"update '{plugin.name}'"):
                 stack.enter_context(staging.swapped(folder, plugin.path, new.path, record.at))
@@ -165,7 +165,7 @@ class Installer:
 
     @contextmanager
     def _keeping(self, plugin: Plugin, names: Sequence[str]) -> Iterator[str]:
-        """Keep files of a plugin, unless the block raises; give their folder, if any."""
+        """Keep files of a plugin, unless the block raises; yield their folder, if any."""
         folder = self._keep(plugin, names)
         try:
             yield folder
@@ -174,7 +174,7 @@ class Installer:
             raise
 
     def _keep(self, plugin: Plugin, names: Sequence[str]) -> str:
-        """Copy files of a plugin to where it cannot reach them; give their folder, or nothing if there are none."""
+        """Copy files of a plugin to where it cannot reach them; return their folder, empty if there are none."""
         if not names:
             return ""
         folder = self._kept(plugin)
@@ -189,10 +189,10 @@ class Installer:
         return folder
 
     def remove(self, plugin: Plugin, *, purge: bool) -> None:
-        """Remove a plugin's folder, or only the link that led to it; with `purge` its data and secrets, too.
+        """Remove a plugin's folder, or only the link to it; with `purge` its data and secrets, too.
 
-        Else these are set aside with the folder. Raises InstallError, or SecretsUnusable if nothing was removed
-        because its secrets cannot be.
+        Otherwise these are set aside. Raises InstallError; or SecretsUnusable, if nothing was removed because its
+        secrets cannot be.
         """
         going, _ = self.belongings(plugin, purge=purge)
         if purge:
@@ -209,7 +209,7 @@ class Installer:
         self._catalog.approvals.forget(plugin.path)
 
     def belongings(self, plugin: Plugin, *, purge: bool) -> tuple[list[str], list[str]]:
-        """List what a removal takes away, and what it leaves for a plugin that may come back."""
+        """List what a removal deletes, and what it keeps in case the plugin returns."""
         home = self._home
         own = [path for path in (home.data(plugin), home.files(plugin)) if os.path.exists(path)]
         if not purge and not _is_linked(plugin):
@@ -224,19 +224,19 @@ class Installer:
         return self._home.cache(plugin), scripts.notes(self._home, plugin)
 
     def _kept(self, plugin: Plugin) -> str:
-        """Return where what a plugin wrote beside itself is put when it is removed, or has no place for it any more.
+        """Return where a removed plugin's own files go, and those that have no place in it any more.
 
-        No plugin can write there, so that none decides where its files go. They are not put back by themselves:
-        what comes next under that name may be another's.
+        No plugin can write there, so that none decides where its files go. They are not restored automatically: the
+        next plugin of that name may be someone else's.
         """
         folder = self._home.kept(plugin)
         number = next(number for number in itertools.count(1) if not os.path.lexists(f"{folder}/{number}"))
         return f"{folder}/{number}"
 
     def _state(self, plugin: Plugin) -> list[str]:
-        """List what an installed plugin wrote or changed beside itself, if its format keeps data there, but no code.
+        """List what an installed plugin wrote or changed in its folder, except code, if its format keeps data there.
 
-        Its configuration goes: there may be keys in it.
+        Its configuration is deleted, because it may contain keys.
         """
         before = self.origin(plugin)
         if before is None or not registry.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
@@ -245,20 +245,20 @@ class Installer:
             own = carry_over.written(plugin.path, before.came, before.at)
         except untrusted_files.TooMuch as error:
             raise InstallError(
-                f"what '{plugin.name}' wrote beside itself is too much to keep: {error.filename}: {error.strerror}",
-                f"`anyplug remove {plugin.name} --purge` removes all of it",
+                f"what '{plugin.name}' wrote into its folder is too much to keep: {error.filename}: {error.strerror}",
+                f"remove all of it with `anyplug remove {plugin.name} --purge`",
             ) from error
         return [
             name for name in own if name != plugin_config.FILE and digest.is_data(name, os.path.join(plugin.path, name))
         ]
 
     def is_ours(self, plugin: Plugin) -> bool:
-        """Whether `install` put the folder where it is, or it is a link in the folder for installed plugins."""
+        """Return whether `install` created the folder, or it is a link in the folder for installed plugins."""
         is_there = os.path.dirname(plugin.found_at or plugin.path) == self._home.plugins
         return is_there and (_is_linked(plugin) or self.origin(plugin) is not None)
 
     def origin(self, plugin: Plugin) -> Install | None:
-        """Say where a plugin was installed from."""
+        """Return where a plugin was installed from."""
         return self._origin(plugin.path)
 
     def _origin(self, path: str) -> Install | None:
@@ -266,18 +266,18 @@ class Installer:
         return msgspec.json.decode(rows[0][0], type=Install) if rows else None
 
     def tidy(self) -> list[str]:
-        """Take away what killed processes left, and give the paths of plugins whose version before is back in place."""
+        """Remove what killed processes left; return the paths of plugins whose previous version was restored."""
         return staging.tidy(self._home.plugins, lambda path: record.at if (record := self._origin(path)) else None)
 
     def _validated(self, source: Source, folder: str) -> tuple[Brought, Plugin]:
-        """Bring the source and read it, in a folder that has the plugin's own name."""
+        """Fetch the source and read it, in a folder with the plugin's own name."""
         origin, commit = plugin_sources.find(source, folder)
         found = self._catalog.read(origin, origin)
-        if found is None:  # before the copy, which could be of a whole disk
+        if found is None:  # before copying, which could be a whole disk
             raise InstallError(
-                f"{source.shown} holds no plugin", "if the plugin is in a folder of it, name it with --subdir"
+                f"{source.shown} is not a plugin", "if the plugin is in a subfolder, name it with --subdir"
             )
-        # An extension's folder is where its author builds it: only what it names is taken of what git ignores.
+        # An extension is built in its folder: of what git ignores, only what its manifest names is copied.
         left = plugin_sources.ignored(source, origin, folder) if found.launch is not None else frozenset()
         brought = plugin_sources.bring(origin, commit, folder, left, _named_files(found))
         first = self._catalog.read(brought.folder, os.path.join(folder, source.folder_name))
@@ -290,14 +290,14 @@ class Installer:
         if plugin.is_broken:
             faults = [problem for problem in plugin.problems if problem.level == "error"]
             message = "; ".join(problem.message.replace(f"{named}{os.sep}", "") for problem in faults)
-            raise InstallError(f"the plugin cannot be used: {message}", faults[0].hint.replace(f"{named}{os.sep}", ""))
+            raise InstallError(f"the plugin is invalid: {message}", faults[0].hint.replace(f"{named}{os.sep}", ""))
         for problem in plugin.problems:
             if problem.code == NOTHING_TO_RUN:
                 raise InstallError(f"there is nothing to install: {problem.message}", problem.hint)
         if plugin.launch is not None and "/" in plugin.launch.program and not os.path.exists(plugin.launch.program):
             raise InstallError(
                 f"its program {os.path.relpath(plugin.launch.program, named)} is not in {source.shown}",
-                "fetch it yourself, build it, and install that folder"
+                "clone it, build it, and install that folder"
                 if source.is_git
                 else f"build it first, or change `exec` in {registry.BY_NAME[plugin.format].MANIFEST}",
             )
@@ -314,12 +314,12 @@ class Installer:
         self._store.run("INSERT OR REPLACE INTO installs VALUES (?, ?)", real, msgspec.json.encode(record))
 
     def _wait_for_calls(self, plugin: Plugin) -> None:
-        """Wait until no host has a call of this plugin under way; raises InstallError after a while."""
+        """Wait until no host is running a call of this plugin; raises InstallError after a while."""
         until = time.monotonic() + CALLS_END_S
         while self._calls_under_way(plugin):
             if time.monotonic() > until:
                 raise InstallError(
-                    f"calls of '{plugin.name}' are still under way", "wait, or cancel them: `anyplug jobs` lists jobs"
+                    f"calls of '{plugin.name}' are still running", "wait, or cancel them; `anyplug jobs` lists jobs"
                 )
             time.sleep(CALLS_POLL_S)
 
@@ -329,13 +329,14 @@ class Installer:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Say of a fault of the file system what it kept from happening."""
+    """Add to a file system error what could not be done."""
     try:
         yield
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise InstallError(
-            f"cannot {what}: {where}{error.strerror or error}", "check the disk and the folder's permissions"
+            f"cannot {what}: {where}{error.strerror or error}",
+            ("check the disk's free space and the folder's permissions"),
         ) from error
 
 
@@ -355,14 +356,14 @@ def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
 
 
 def _code_of(*versions: Plugin) -> Callable[[str, str], bool]:
-    """Return what says of a file's name and path whether the digest covers it, in any of these versions."""
+    """Return a function that tells whether the digest covers a file, in any of these versions."""
     every_file = any(registry.BY_NAME[version.format].EVERY_FILE_COUNTS for version in versions if version.format)
     named = {name for version in versions if version.format for name in registry.named_files(version)}
     return lambda name, path: every_file or name in named or not digest.is_data(name, path)
 
 
 def _is_linked(plugin: Plugin) -> bool:
-    """Whether it was found by a link: its folder is elsewhere, and stays there with what belongs to it."""
+    """Return whether it was found through a link: its folder is elsewhere, and stays there with what belongs to it."""
     return os.path.islink(plugin.found_at)
 
 
@@ -372,7 +373,7 @@ def _is_program(plugin: Plugin, name: str) -> bool:
 
 
 def _forget_kept(folder: str) -> None:
-    """Delete what was kept of a version that is in place after all."""
+    """Delete the kept files of a version that is back in place."""
     if folder:
         with suppress(OSError):
             _delete(folder)
@@ -380,7 +381,7 @@ def _forget_kept(folder: str) -> None:
 
 
 def _delete(path: str) -> None:
-    """Delete a folder, a file or a link, whatever is there."""
+    """Delete a folder, file or link."""
     if os.path.isdir(path) and not os.path.islink(path):
         untrusted_files.remove(path)
     elif os.path.lexists(path):

@@ -1,8 +1,8 @@
 """What a removed plugin left: its data, files and stored secrets, set aside where no plugin gets them.
 
-In `<home>/left/NAME/N`: `record.json`, `data`, `files`; secrets are stored under the path of that folder. They go back
-to a plugin that is installed from the same place (address or path, `--ref`, `--subdir`): to what `update` would bring.
-To any other plugin of that name, a person has to give them.
+In `<home>/left/NAME/N`: `record.json`, `data`, `files`; secrets are stored under the path of that folder. They are
+returned to a plugin that is installed from the same source (address or path, `--ref`, `--subdir`), which is what
+`update` would fetch. Any other plugin of that name gets them only if a person says so.
 """
 
 import os
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 RECORD = "record.json"
 DATA, FILES = "data", "files"
-MOST = 10_000  # empty folders that are looked through for a file
+MOST = 10_000  # empty folders searched for a file
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    path: str  # where the plugin lay
+    path: str  # where the plugin was
     source: Source | None = None  # where it was installed from, if it was
     at: float = 0.0
 
@@ -41,13 +41,13 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     source: Source | None
     at: float
-    secrets: tuple[str, ...]  # the variables that were stored for it
+    secrets: tuple[str, ...]  # names of the variables stored for it
     has_data: bool
     has_files: bool
 
     @property
     def origin(self) -> str:
-        """Where the plugin came from, for people."""
+        """The plugin's origin, for people."""
         return self.source.shown if self.source is not None else self.path
 
 
@@ -67,7 +67,7 @@ class Leftovers:
         return [leftover for name in names for leftover in self.of(name)]
 
     def of(self, name: str) -> list[Leftover]:
-        """List what plugins of a name left, the newest first; raises SecretsUnusable."""
+        """List what plugins of a name left, newest first; raises SecretsUnusable."""
         folder = os.path.join(self._home.left, name)
         try:
             numbers = sorted((int(entry) for entry in os.listdir(folder) if entry.isdecimal()), reverse=True)
@@ -77,11 +77,11 @@ class Leftovers:
         return [one for one in found if one is not None and (one.has_data or one.has_files or one.secrets)]
 
     def of_source(self, name: str, source: Source) -> Leftover | None:
-        """Find what the plugin of a name left that was installed from this place; raises SecretsUnusable."""
+        """Find what the plugin of a name left that was installed from this source; raises SecretsUnusable."""
         return next((one for one in self.of(name) if one.source == source), None)
 
     def what(self, plugin: Plugin) -> list[str]:
-        """List what a plugin has that would be set aside, for people; raises SecretsUnusable."""
+        """List, for people, what of a plugin would be set aside; raises SecretsUnusable."""
         folders = [path for path in self._folders(plugin).values() if _holds_files(path)]
         return [*folders, *(f"the secret {name}" for name in self._catalog.secrets.names(plugin))]
 
@@ -93,9 +93,9 @@ class Leftovers:
         return os.path.join(folder, str(number))
 
     def set_aside(self, plugin: Plugin, source: Source | None, *, secrets: bool = True) -> None:
-        """Take from a plugin's place what it has, so that what comes there next does not get it.
+        """Move a plugin's belongings away, so that the next plugin in its place does not get them.
 
-        Raises SecretsUnusable, and then everything is where it was; or OSError.
+        If it raises SecretsUnusable, nothing was moved. Also raises OSError.
         """
         folders = self._folders(plugin)
         stored = secrets and self._catalog.secrets.names(plugin)
@@ -117,7 +117,7 @@ class Leftovers:
         self._home.disclaim(plugin)
 
     def give(self, leftover: Leftover, plugin: Plugin, source: Source | None) -> None:
-        """Give a plugin what another one left; its own data, if it has any, is set aside. Its own secrets stay.
+        """Pass to a plugin what another one left. Data it already has is set aside; secrets it already has stay.
 
         Raises SecretsUnusable or OSError.
         """
@@ -132,7 +132,7 @@ class Leftovers:
         self._forget(leftover)
 
     def delete(self, leftover: Leftover) -> None:
-        """Delete what a plugin left, secrets included; raises SecretsUnusable or OSError."""
+        """Delete what a plugin left, including secrets; raises SecretsUnusable or OSError."""
         self._catalog.secrets.forget(leftover.folder)
         self._forget(leftover)
 
@@ -150,7 +150,7 @@ class Leftovers:
             with open(os.path.join(folder, RECORD), "rb") as file:
                 record = msgspec.json.decode(file.read(), type=_Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            record = _Record(path="a place that is not known")
+            record = _Record(path="an unknown place")
         return Leftover(
             name=name,
             number=number,
@@ -165,11 +165,11 @@ class Leftovers:
 
 
 def _holds_files(folder: str) -> bool:
-    """Whether there is anything in a folder, or below it, but folders."""
+    """Return whether a folder contains anything but empty folders."""
     try:
         with untrusted_files.hold(folder) as held:
             return any(not entry.is_folder for entry in held.walk(Budget(MOST)))
     except FileNotFoundError:
         return False
-    except OSError:  # more than can be looked at, or not to be read
+    except OSError:  # too much to search, or not readable
         return True

@@ -1,4 +1,4 @@
-"""What this machine enforces, found out by really trying to escape; and what else a person should know about it."""
+"""Report what this machine enforces, by really trying to escape, and other problems of the installation."""
 
 import glob
 import os
@@ -38,7 +38,7 @@ IS_LINUX = sys.platform == "linux"
 VERSION_S = 10.0  # asking a program for its version
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# What stays open where a layer is missing, without breaking what any profile says: `Enforcement.gaps` has the words.
+# What stays open where a layer is missing, without violating any profile: `Enforcement.gaps` describes them.
 GAPS = {
     "see the host's command line": "pids",
     "see others' shared memory": "ipc",
@@ -51,7 +51,7 @@ CPU_SHARED = {
     cpu_share.CGROUP: f"{MEANINGS['cpu']}: each plugin has a cgroup",
     cpu_share.PRIORITY: "a low priority; many processes get more CPU time than one",
 }
-# How a program comes to be there.
+# How to install a program.
 SOURCES = {
     "node": f"install Node {'.'.join(map(str, toolchain.OLDEST_NODE))} or newer, or `pip install 'anyplug[node]'`",
     "uv": "`pip install uv`",
@@ -59,17 +59,17 @@ SOURCES = {
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer, and whether this machine gives it."""
+    """One layer, and whether this machine has it."""
 
     name: str
     held: bool
     meaning: str
-    why: str = ""  # it does not
+    why: str = ""  # why it does not
     cure: str = ""
 
 
 class WayOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to get out. `gap`: it is open, and known to be where a layer is missing."""
+    """One attempt to escape. `gap`: it succeeds, as expected where a layer is missing."""
 
     name: str
     state: Literal["blocked", "open", "gap"]
@@ -77,16 +77,16 @@ class WayOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not as it should be. Only a `problem` means that permissions are not held."""
+    """Something that is wrong. Only a `problem` means that permissions are not enforced."""
 
     level: Literal["problem", "warning"]
     what: str
     cure: str = ""
-    plugin: str = ""  # whom it is about, if not everybody
+    plugin: str = ""  # the plugin concerned, if not all
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that plugins are run with."""
+    """A program that runs plugins."""
 
     name: str
     path: str | None
@@ -94,19 +94,19 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The findings."""
 
-    holds: bool  # whether everything that permissions say is held
+    holds: bool  # whether everything that permissions require is enforced
     system: str
     user: str
     landlock: int
-    off_by: str  # who switched confinement off
+    off_by: str  # what disabled confinement
     layers: tuple[Layer, ...]
     ways_out: tuple[WayOut, ...]
     programs: tuple[Installed, ...]
     home: str
-    home_mode: str  # as `chmod` writes it; empty if there is none yet
-    plugins: dict[str, int]  # how many there are, by state
+    home_mode: str  # as `chmod` writes it; empty if it does not exist yet
+    plugins: dict[str, int]  # how many, by state
     faults: tuple[Fault, ...]
 
 
@@ -115,11 +115,15 @@ async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
     faults: list[Fault] = []
     off_by = assessment.switched_off(catalog.settings)
     if off_by:
-        cure = "unset it" if off_by == assessment.VARIABLE else 'write `confinement = "on"`, or take the line out'
-        faults.append(_problem(f"confinement is switched off by {off_by}: plugins can do whatever you can", cure))
+        cure = "unset it" if off_by == assessment.VARIABLE else 'write `confinement = "on"`, or remove the line'
+        faults.append(_problem(f"confinement is disabled by {off_by}: plugins can do whatever you can", cure))
     enforcement, ways_out = await _try(wanted_layers(namespaces=catalog.settings.namespaces), faults)
     programs = await anyio.to_thread.run_sync(_programs)
-    faults += [_warning(f"there is no {p.name} for plugins", SOURCES[p.name]) for p in programs if p.path is None]
+    faults += [
+        _warning((f"{p.name}, which plugins need, is not installed"), SOURCES[p.name])
+        for p in programs
+        if p.path is None
+    ]
     faults += _of_home(catalog.home)
     faults += [_warning(problem.message, problem.hint) for problem in installation.problems(os.getcwd())]
     for entry in entries:
@@ -150,10 +154,10 @@ def _warning(what: str, cure: str, plugin: str = "") -> Fault:
 
 
 async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcement, tuple[WayOut, ...]]:
-    """Let a confined child try to escape; say what it got at."""
+    """Let a confined child try to escape; report where it succeeded."""
     nothing = Enforcement(held=(), is_root=os.getuid() == 0)
     if not IS_LINUX:
-        faults.append(_problem(f"nothing is confined on {sys.platform} yet", "use Linux"))
+        faults.append(_problem(f"anyplug cannot confine programs on {sys.platform} yet", "use Linux"))
         return nothing, ()
     guard = Guard()
     try:
@@ -162,20 +166,21 @@ async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcemen
         faults.append(_problem(f"nothing can be confined: {refusal}", refusal.cure))
         return nothing, ()
     except (RuntimeError, OSError) as error:
-        faults.append(_problem(f"the ways out could not be tried: {error}", "say so to those who write anyplug"))
+        faults.append(_problem(f"the escapes could not be tried: {error}", "please report this as a bug of anyplug"))
         return await anyio.to_thread.run_sync(lambda: assessment.tried(Profile(), layers)[0]), ()
     finally:
         await anyio.to_thread.run_sync(guard.close)
     faults += [
-        _problem(f"nothing here holds {fall.what}: {fall.why}", fall.cure) for fall in enforcement.shortfalls(Profile())
+        _problem((f"this machine cannot enforce {fall.what}: {fall.why}"), fall.cure)
+        for fall in enforcement.shortfalls(Profile())
     ]
     if enforcement.gaps:
-        what = f"plugins are held less than they could be: {'; '.join(enforcement.gaps)}"
+        what = f"plugins are confined less than possible: {'; '.join(enforcement.gaps)}"
         faults.append(_warning(what, _cure_of_gaps(layers)))
     ways_out = tuple(_way_out(attempt, enforcement) for attempt in attempts)
     if opened := [way.name for way in ways_out if way.state == "open"]:
-        cure = "do not run plugins that you do not trust here, and say so to those who write anyplug"
-        faults.append(_problem(f"a confined child got out: {', '.join(opened)}", cure))
+        cure = "do not run untrusted plugins here, and please report this as a bug of anyplug"
+        faults.append(_problem(f"a confined child escaped: {', '.join(opened)}", cure))
     return enforcement, ways_out
 
 
@@ -204,7 +209,7 @@ def _layers(enforcement: Enforcement, *, namespaces: bool) -> tuple[Layer, ...]:
 
 
 def _cure_of_gaps(layers: tuple[str, ...]) -> str:
-    return CURES["pids"] if "mounts" in layers else "write `namespaces = true` in settings.toml, or take the line out"
+    return CURES["pids"] if "mounts" in layers else "write `namespaces = true` in settings.toml, or remove the line"
 
 
 def _programs() -> tuple[Installed, ...]:
@@ -221,14 +226,14 @@ def _version(program: str) -> str:
 
 
 def _of_home(home: Home) -> list[Fault]:
-    """Look whether others can read what is only for the person, or write what we believe."""
+    """Check whether others can read what is private, or write what we trust."""
     private = [home.store, home.secrets, *glob.glob(os.path.join(glob.escape(home.path), "*", "*.log*"))]
     found = []
     for path in (home.path, home.plugins, home.settings, home.bin, *private):
         try:
             state = os.stat(path)
         except OSError:
-            continue  # nothing is made before it is needed
+            continue  # nothing is created before it is needed
         if state.st_uid != os.getuid():
             found.append(
                 _warning(f"{path} belongs to another user (uid {state.st_uid})", f"chown -R $USER {home.path}")
@@ -249,7 +254,7 @@ def _can_enter(folder: str) -> bool:
 
 
 def _of_plugin(catalog: Catalog, entry: Entry, enforcement: Enforcement) -> list[Fault]:
-    """Say what keeps a plugin from running, as far as it can be seen from here."""
+    """Report what keeps a plugin from running, as far as can be seen from outside."""
     name = entry.name
     if entry.state == "broken":
         problem = next(problem for problem in entry.problems if problem.level == "error")

@@ -1,4 +1,4 @@
-"""A thorough look at one plugin's folder, for those who write plugins: nothing of it runs."""
+"""Check one plugin's folder thoroughly, for plugin authors, without running any of it."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ from anyplug.runtime.processes.toolchain import find_node, find_uv
 
 
 def examine(path: str, formats: Sequence[str] = ()) -> Plugin:
-    """Read a folder as if a person had named it; its problems are all that can be seen from outside.
+    """Read a folder as if a person had named it; its problems are all that can be found from outside.
 
-    `formats` are the names of those of other distributions.
+    `formats` are the names of third-party formats.
     """
     found_at = os.path.abspath(os.path.expanduser(path))
     plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True), formats)
-    assert plugin is not None  # a folder that was named is broken rather than nothing
+    assert plugin is not None  # a named folder is a broken plugin rather than None
     problems = list(plugin.problems)
     seen = {problem.message for problem in problems}
     for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *registry.lint(plugin)):
@@ -41,7 +41,7 @@ def _names(plugin: Plugin) -> list[Problem]:
 
 
 def _programs(plugin: Plugin) -> list[Problem]:
-    """Look at each program as the kernel will."""
+    """Check each program as the kernel will."""
     ours = [os.path.dirname(program) for program in (find_uv(), find_node()) if program]
     search = ":".join([*ours, os.environ.get("PATH", os.defpath)])
     said = {problem.hint for problem in plugin.problems if problem.code == "not_executable"}
@@ -64,13 +64,13 @@ def _programs(plugin: Plugin) -> list[Problem]:
         for path in dict.fromkeys(paths)
         if path
         for fault in faults(path, search)
-        if fault.hint not in said  # by whoever read the manifest
+        if fault.hint not in said  # already reported with the manifest
     ]
     return found
 
 
 def _found(plugin: Plugin, program: str, search: str) -> str | None:
-    """Return a program's path; of a name that is not on the PATH, that in the plugin's folder, or None."""
+    """Return a program's path; for a name missing in PATH, the one in the plugin's folder, or None."""
     if "/" in program or (path := shutil.which(program, path=search)) is None:
         path = os.path.join(plugin.path, program)
     return path if "/" in program or os.path.exists(path) else None
@@ -80,8 +80,8 @@ def _schemas(plugin: Plugin) -> list[Problem]:
     return [
         Problem(
             "bad_schema",
-            f"the input schema of '{tool.name}' is not valid: {fault}",
-            "arguments are not checked until it is",
+            f"the input schema of '{tool.name}' is invalid: {fault}",
+            "fix it; until then arguments are not checked",
             "warning",
         )
         for tool in plugin.tools

@@ -1,7 +1,7 @@
-"""Where a plugin is installed from: brings a folder or a git repository into a staging folder.
+"""Fetch a plugin's source, a folder or a git repository, into a staging folder.
 
-Nothing of what is brought runs: no hooks, no submodules, no filters of the repository's own. `.git`, caches and
-virtual environments stay behind, and so does a `config.json`: values are the person's, never an author's.
+Nothing of it runs: no hooks, no submodules, no filters of the repository's own. `.git`, caches and virtual environments
+are left out, and so is a `config.json`: values are the user's, never an author's.
 """
 
 import os
@@ -22,30 +22,30 @@ SCHEMES = ("https://", "http://", "git://", "ssh://", "file://", "git@")
 PROTOCOLS = "https:http:git:ssh:file"
 LEFT_BEHIND = frozenset({".git", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 NEVER_TAKEN = frozenset({".git", "__pycache__"})
-MODULES = frozenset({".venv", "venv", "node_modules"})  # what a program needs, and git does not have
+MODULES = frozenset({".venv", "venv", "node_modules"})  # what a program needs and git does not have
 ENVIRONMENT = "pyvenv.cfg"  # makes a folder a virtual environment
 CONFIG = "config.json"
-# How the person reaches repositories; GIT_DIR and its like would point git at another one.
+# Variables for access to repositories; GIT_DIR and the like would point git at another one.
 GIT_KEPT = frozenset({"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
                       "GIT_SSL_CAINFO", "GIT_SSL_NO_VERIFY", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
                       "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"})  # fmt: skip
 
-# No hook and no monitor runs, and whoever owns a repository on this machine, it can be read.
+# No hook and no monitor runs, and a local repository can be read even if another user owns it.
 SAFELY = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*")
 NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
                     "GIT_ATTR_NOSYSTEM": "1", "XDG_CONFIG_HOME": os.devnull}  # fmt: skip
 
-# In a staging folder, where the plugin gets its own name: no plugin's name begins with a dot.
+# In a staging folder, next to the plugin's own name: no plugin's name begins with a dot.
 CHECKOUT = ".checkout"
 COPY = ".copy"
-EMPTY = ".empty"  # a repository of nothing, to read .gitignore files with
+EMPTY = ".empty"  # an empty repository, to evaluate .gitignore files
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person named: where, which version, which folder in it."""
+    """What the user named: where, which version, which folder in it."""
 
     location: str
     ref: str = ""
@@ -53,24 +53,24 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_git(self) -> bool:
-        """Whether git has to fetch it. A working tree is copied as it is, unless a version of it is asked for."""
+        """Whether git must fetch it. A working tree is copied as it is, unless a version of it is requested."""
         return self._is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
 
     @property
     def lasting_location(self) -> str:
-        """The location, wherever the next command is run."""
+        """The location, independent of the current folder."""
         return self.location if self._is_address else os.path.abspath(os.path.expanduser(self.location))
 
     @property
     def folder_name(self) -> str:
-        """The name of the folder that it names: what a plugin is called whose format has no other name for it."""
+        """The name of the folder: a plugin's name if its format defines no other."""
         inside = os.path.normpath(self.subdir) if self.subdir else "."
         path = self.lasting_location if inside == "." else inside
         return re.split(r"[/:]" if self._is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
 
     @property
     def shown(self) -> str:
-        """What a message says of it: all but a password in the address."""
+        """How messages show it: without a password in the address."""
         place = _PASSWORD.sub("", self.location)
         return f"{place} ({self.subdir})" if self.subdir else place
 
@@ -80,16 +80,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """What lies in the staging folder now."""
+    """The contents of the staging folder."""
 
     folder: str
     commit: str  # empty if it did not come from git
-    left_config: bool  # a config.json was not taken over
-    left_modules: tuple[str, ...] = ()  # folders of modules that were not
+    left_config: bool  # a config.json was left out
+    left_modules: tuple[str, ...] = ()  # folders of modules that were left out
 
 
 def find(source: Source, staging: str) -> tuple[str, str]:
-    """Find the folder that a source names, fetching it if need be; give it and its commit. Raises InstallError."""
+    """Find the folder that a source names, fetching it if needed; return it and its commit. Raises InstallError."""
     if os.path.isabs(source.subdir) or ".." in source.subdir.split("/"):
         raise _leads_out(source)
     commit = ""
@@ -98,8 +98,8 @@ def find(source: Source, staging: str) -> tuple[str, str]:
         commit = _clone(source, origin)
     elif source.ref:
         raise InstallError(
-            f"--ref is for git repositories, and {source.shown} is none",
-            "leave it out, or give the repository's address",
+            f"--ref is for git repositories, but {source.shown} is not one",
+            "leave it out, or pass the repository's address",
         )
     else:
         origin = source.lasting_location
@@ -109,16 +109,16 @@ def find(source: Source, staging: str) -> tuple[str, str]:
         raise _leads_out(source)
     if not os.path.isdir(wanted) or not source.location:
         raise InstallError(
-            f"there is no folder '{source.shown}'",
-            f"give a folder, or an address that begins with one of {', '.join(SCHEMES)}",
+            f"the folder '{source.shown}' does not exist",
+            f"pass a folder, or an address that begins with one of {', '.join(SCHEMES)}",
         )
     if not source.is_git and _is_within(os.path.realpath(staging), wanted):
-        raise InstallError(f"{source.shown} holds anyplug's own home", "name the plugin's folder itself")
+        raise InstallError(f"{source.shown} contains anyplug's own home", "pass the plugin's folder itself")
     return wanted, commit
 
 
 def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
-    """List what the `.gitignore` files of a folder leave out, relative to it. Raises InstallError."""
+    """List what the `.gitignore` files of a folder exclude, relative to it. Raises InstallError."""
     if not os.path.exists(os.path.join(origin, ".gitignore")) or shutil.which("git") is None:
         return frozenset()
     empty = os.path.join(staging, EMPTY)
@@ -143,9 +143,9 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
 def bring(
     origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
 ) -> Brought:
-    """Copy a folder into the staging folder, less what is `left` but for what is `needed`; raises InstallError.
+    """Copy a folder into the staging folder, without `left` except for what is `needed`; raises InstallError.
 
-    What is needed of a virtual environment or of installed modules is needed with all the rest of these.
+    If a file in a virtual environment or among installed modules is needed, all of that is copied.
     """
     folder = os.path.join(staging, COPY)
     try:
@@ -159,7 +159,7 @@ def bring(
             elif not whole:
                 _copy_one(origin, folder, name)
     except OSError as error:
-        cure = "take out of it what the plugin does not need" if isinstance(error, TooMuch) else "check its permissions"
+        cure = "remove from it what the plugin does not need" if isinstance(error, TooMuch) else "check its permissions"
         raise InstallError(f"cannot copy {error.filename or origin}: {error.strerror}", cure) from error
     config = os.path.join(folder, CONFIG)
     left_config = os.path.lexists(config)
@@ -174,9 +174,9 @@ def bring(
 
 
 def _clone(source: Source, target: str) -> str:
-    """Clone a repository at a branch, tag or commit; give the commit. Raises InstallError."""
+    """Clone a repository at a branch, tag or commit; return the commit. Raises InstallError."""
     if source.ref.startswith("-"):
-        raise InstallError(f"'{source.ref}' is not a ref", "give a branch, a tag or a commit")
+        raise InstallError(f"'{source.ref}' is not a ref", "pass a branch, a tag or a commit")
     os.mkdir(target)
     _git(source, target, "init", "--quiet", "--template=", is_local=True)
     _git(
@@ -195,13 +195,13 @@ def _clone(source: Source, target: str) -> str:
 
 
 def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> str:
-    """Run git so that it asks nothing, runs nothing and ends; raises InstallError.
+    """Run git without prompts, hooks or a hang; raises InstallError.
 
-    The person's own configuration counts only where git reaches a repository: for what `is_local`, it could name
-    filters, hooks and monitors that the files of a stranger would make git run.
+    The user's own configuration applies only to fetching: for what `is_local`, it could name filters, hooks and
+    monitors that a stranger's files would make git run.
     """
     environment = {
-        # A git that runs us, in a hook or an alias, tells its children of its own repository.
+        # When git runs us, in a hook or an alias, it tells its children about its own repository.
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in GIT_KEPT},
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": PROTOCOLS,
@@ -210,7 +210,7 @@ def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> st
     }
     command = ["git", "-C", folder, *SAFELY, *words]
     try:
-        # A session of its own: ssh finds no terminal to ask at, and git's own helpers can be ended with it.
+        # In its own session ssh finds no terminal to prompt on, and git's helpers can be killed with it.
         process = subprocess.Popen(
             command,
             env=environment,
@@ -235,13 +235,13 @@ def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> st
         said = _PASSWORD.sub("", err.decode(errors="replace").replace("\r", "").strip())
         hint = "check the address, the ref and your access"
         if _SHORT_COMMIT.fullmatch(source.ref):
-            hint = "a commit has to be given in full: all its 40 digits"
+            hint = "pass the full commit, all 40 digits"
         raise InstallError(f"git could not fetch {source.shown}: {said}", hint)
     return out.decode()
 
 
 def _modules_around(origin: str, name: str) -> str:
-    """Return the outermost folder of modules or virtual environment that contains a file, or an empty text."""
+    """Return the outermost folder of modules or virtual environment that contains a file, or an empty string."""
     parts = name.split(os.sep)[:-1]
     for depth, part in enumerate(parts, 1):
         folder = os.path.join(*parts[:depth])
@@ -251,7 +251,7 @@ def _modules_around(origin: str, name: str) -> str:
 
 
 def _copy_one(origin: str, target: str, name: str) -> None:
-    """Copy one file that a manifest names, wherever it lies, if it was not copied yet."""
+    """Copy one file that a manifest names, wherever it is, unless it was copied already."""
     file, new = os.path.join(origin, name), os.path.join(target, name)
     if not os.path.isfile(file) or os.path.lexists(new):
         return
@@ -265,9 +265,9 @@ def _copy_one(origin: str, target: str, name: str) -> None:
 def _copy(
     origin: str, target: str, left: frozenset[str], left_behind: frozenset[str] = LEFT_BEHIND, tree: str = ""
 ) -> None:
-    """Copy a tree; links inside it stay links, and what is neither file, folder nor link stays behind.
+    """Copy a tree; links inside it stay links, and anything but files, folders and links is left out.
 
-    `tree` is the clone that it is a part of, if it is one.
+    `tree` is the clone that it is part of, if any.
     """
     budget = Budget()
     os.mkdir(target, 0o755)
@@ -282,10 +282,9 @@ def _copy(
 
 
 def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
-    """Copy a link; of one that leads out of the plugin, what it leads to, if that came in the same clone.
+    """Copy a link; if it leads out of the plugin, copy its target instead, if that is in the same clone.
 
-    What lies elsewhere on the machine is not the source's to give away. Raises InstallError if the link would lead
-    nowhere.
+    A source must not give away files from elsewhere on the machine. Raises InstallError if the link would be broken.
     """
     target, leads_to = os.readlink(link), os.path.realpath(link)
     if os.path.isabs(target) or _is_within(leads_to, os.path.realpath(origin)):
@@ -295,8 +294,8 @@ def _copy_link(link: str, new: str, origin: str, tree: str) -> None:
             _copy_file(leads_to, into, os.path.basename(new), Budget())
     else:
         raise InstallError(
-            f"{os.path.relpath(link, origin)} is a link that leads out of the plugin, to {target}",
-            "put a copy in its place, or install the folder that holds both",
+            f"{os.path.relpath(link, origin)} is a link that leads outside the plugin, to {target}",
+            "replace it with a copy, or install the folder that contains both",
         )
 
 
@@ -313,7 +312,7 @@ def _delete(path: str) -> None:
 
 
 def _leads_out(source: Source) -> InstallError:
-    return InstallError(f"--subdir '{source.subdir}' leads out of the source", "name a folder inside it")
+    return InstallError(f"--subdir '{source.subdir}' leads outside the source", "pass a folder inside it")
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -1,7 +1,7 @@
-"""What `anyplug new` writes: a small plugin that works at once, for each format in some languages.
+"""The templates of `anyplug new`: a small working plugin, for each format in some languages.
 
-A folder beside each format holds them, `new-LANGUAGE`, as files that are valid in their own language: the words
-PLUGIN_NAME and TOOL_NAME in them become names, and a file that begins with a shebang line becomes a program. Prints
+They are in folders `new-LANGUAGE` next to each format, as files that are valid in their own language: the words
+PLUGIN_NAME and TOOL_NAME in them are replaced, and a file that begins with a shebang line becomes executable. Prints
 nothing, and runs nothing.
 """
 
@@ -20,7 +20,7 @@ from anyplug.home import digest
 from anyplug.model import tool_names
 from anyplug.model.errors import ScaffoldError, UsageError
 
-EXAMPLE: Final = {"text": "to be or not to be"}  # arguments that it takes
+EXAMPLE: Final = {"text": "to be or not to be"}  # example arguments
 PLAIN, PROGRAM = 0o644, 0o755
 
 _PLACEHOLDER: Final = re.compile(b"PLUGIN_NAME|TOOL_NAME")
@@ -45,12 +45,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draft(name: str, format: str, language: str = "") -> Draft:
-    """Make a plugin of a format in a language; raises UsageError."""
+    """Create a plugin of a format in a language; raises UsageError."""
     kind = KINDS[format]
     language = language or kind.languages[0]
     if language not in kind.languages:
         known = "; ".join(f"{one} in {', '.join(KINDS[one].languages)}" for one in KINDS)
-        raise UsageError(f"there is no new plugin for {format} in {language}", f"there are {known}")
+        raise UsageError(f"there is no template for {format} in {language}", f"the templates are {known}")
     _check_name(name, format)
     tool = kind.tool(name)
     _check_tool(tool, name, format)
@@ -66,12 +66,12 @@ def draft(name: str, format: str, language: str = "") -> Draft:
 
 
 def write(made: Draft, folder: str) -> None:
-    """Write a plugin into a folder that is empty or not there yet; raises ScaffoldError, and leaves nothing then."""
+    """Write a plugin into a new or empty folder; if it raises ScaffoldError, nothing is left behind."""
     try:
         if os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
             raise ScaffoldError(
-                f"{folder} is there already",
-                "choose another name, or another place with --into; only an empty folder is written into",
+                f"{folder} already exists",
+                "choose another name, or another folder with --into; only an empty folder can be used",
             )
         with ExitStack() as undo:
             for path, file in made.files.items():
@@ -79,33 +79,36 @@ def write(made: Draft, folder: str) -> None:
             undo.pop_all()
     except OSError as error:
         where = error.filename or folder
-        raise ScaffoldError(f"cannot write {where}: {error.strerror}", "mend that, then try again") from error
+        raise ScaffoldError(
+            f"cannot write {where}: {error.strerror}",
+            ("check the disk's free space and the folder's permissions, then try again"),
+        ) from error
 
 
 def _check_name(name: str, format: str) -> None:
-    """Refuse what the format refuses, and what commands would take for an option or a path."""
+    """Refuse names that the format refuses, or that commands would parse as an option or a path."""
     if "/" in name:
         parent, _, last = name.rstrip("/").rpartition("/")
-        hint = f"say `{last or 'my-plugin'}`" + (f", and where it goes with `--into {parent}`" if parent else "")
-        raise UsageError(f"'{name}' is a path and not a name", hint)
+        hint = f"use `{last or 'my-plugin'}`" + (f", and choose the folder with `--into {parent}`" if parent else "")
+        raise UsageError(f"'{name}' is a path, not a name", hint)
     kind = KINDS[format]
     if not WORD.search(name) or name.startswith("-") or not kind.takes_name(name):
         bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()  # without accents
         better = "-".join(WORD.findall(bare)).lower() or "my-plugin"
         raise UsageError(
             f"a plugin for {format} cannot be named '{name}'",
-            f"use {kind.signs}, and begin with a letter or digit; `{better}` would do",
+            f"use {kind.signs}, and begin with a letter or digit, for example `{better}`",
         )
 
 
 def _check_tool(tool: str, name: str, format: str) -> None:
-    """Refuse what is reserved, and what agents would see cut."""
+    """Refuse reserved names, and those that agents would see truncated."""
     if whose := registry.reserved_by(tool, format):
-        raise UsageError(f"the tool of '{name}' would be '{tool}': that is {whose}", "choose another name")
+        raise UsageError(f"the tool of '{name}' would be '{tool}', which is {whose}", "choose another name")
     if (over := len(tool) - tool_names.MODEL_NAME_LENGTH) > 0:
         raise UsageError(
-            f"the tool of '{name}' would be '{tool}', "
-            f"and agents see {tool_names.MODEL_NAME_LENGTH} characters of a name",
+            f"the tool of '{name}' would be '{tool}', but agents see only {tool_names.MODEL_NAME_LENGTH} characters "
+            "of a name",
             f"choose a name that is shorter by {over}",
         )
 
@@ -121,7 +124,7 @@ def _read_all(folder: str) -> dict[str, bytes]:
 
 
 def _source(module: str) -> str:
-    """Return the file of a module, which is not imported."""
+    """Return the file of a module without importing it."""
     found = importlib.util.find_spec(module)
     assert found is not None
     assert found.origin is not None

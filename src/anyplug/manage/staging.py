@@ -1,7 +1,7 @@
-"""Folders beside the plugins in which something is made ready, and by way of which folders are swapped.
+"""Staging folders next to the plugins, in which new versions are prepared and swapped in.
 
-Whoever works in one holds a lock on it. One that nobody has locked was left by a process that was killed: `tidy` puts
-back what was moved aside there, and takes the folder away. Knows nothing of what the folders hold.
+The process that works in one holds a lock on it. An unlocked one was left by a killed process: `tidy` restores what was
+moved aside there, and removes the folder. Knows nothing about the folders' content.
 """
 
 import fcntl
@@ -17,15 +17,15 @@ from anyplug.home.location import make_private
 
 PREFIX = ".staging-"
 
-# In such a folder, beside what is made ready under its own name: no plugin's name begins with a dot.
+# In a staging folder, next to what is prepared under its own name: no plugin's name begins with a dot.
 BEFORE = ".before"
 FAILED = ".failed"
-SWAP = ".swap.json"  # what is replaced
-LARGEST_SWAP = 64 << 10  # bytes; it has a path in it
+SWAP = ".swap.json"  # describes what is replaced
+LARGEST_SWAP = 64 << 10  # bytes; it contains a path
 
 
 class _Swap(msgspec.Struct, frozen=True):
-    """What is replaced, and since when what replaces it is said to be there."""
+    """What is replaced, and the recorded time of its replacement."""
 
     path: str
     at: float
@@ -33,10 +33,10 @@ class _Swap(msgspec.Struct, frozen=True):
 
 @contextmanager
 def opened(plugins: str) -> Iterator[str]:
-    """Return an empty folder on the same file system, which goes away in any case. Raises OSError."""
+    """Yield an empty folder on the same file system, which is removed in any case. Raises OSError."""
     make_private(plugins)
     lock = None
-    while lock is None:  # somebody who tidies up may have been faster than our lock
+    while lock is None:  # another process's `tidy` may have been faster than our lock
         folder = os.path.join(plugins, f"{PREFIX}{secrets.token_hex(6)}")
         os.mkdir(folder, 0o700)
         lock = _locked(folder, fcntl.LOCK_EX)
@@ -50,9 +50,9 @@ def opened(plugins: str) -> Iterator[str]:
 
 @contextmanager
 def swapped(folder: str, path: str, new: str, at: float) -> Iterator[None]:
-    """Put a new folder in the place of another, and the one before again if the block raises. Raises OSError.
+    """Replace a folder by a new one; restore the previous one if the block raises. Raises OSError.
 
-    `at` is when the new one will be said to have come, by which `tidy` knows whether all was done.
+    `at` will be recorded as the new one's time of arrival, from which `tidy` knows whether the swap was completed.
     """
     aside = os.path.join(folder, BEFORE)
     with open(os.path.join(folder, SWAP), "wb") as file:
@@ -68,15 +68,15 @@ def swapped(folder: str, path: str, new: str, at: float) -> Iterator[None]:
 
 
 def put_away(folder: str, path: str) -> None:
-    """Move what is at a path to where it will be deleted: a file that resists that must not keep the place."""
+    """Move what is at a path to where it will be deleted: a file that resists deletion must not block the path."""
     if os.path.lexists(path):
         os.rename(path, os.path.join(folder, FAILED))
 
 
 def tidy(plugins: str, came_at: Callable[[str], float | None]) -> list[str]:
-    """Take away what killed processes left, and give the paths of what is in its place again.
+    """Remove what killed processes left; return the paths that were restored.
 
-    `came_at` says when what is at a path is said to have come.
+    `came_at` returns the recorded time of arrival for a path.
     """
     try:
         names = sorted(os.listdir(plugins))
@@ -87,7 +87,7 @@ def tidy(plugins: str, came_at: Callable[[str], float | None]) -> list[str]:
 
 
 def _tidied(folder: str, came_at: Callable[[str], float | None]) -> str:
-    """Take one folder away, unless a process works in it; give the path of what was put back."""
+    """Remove one folder, unless a process works in it; return the path of what was restored."""
     lock = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if lock is None:
         return ""
@@ -96,20 +96,20 @@ def _tidied(folder: str, came_at: Callable[[str], float | None]) -> str:
         with suppress(OSError):
             untrusted_files.remove(folder)
     except OSError:
-        return ""  # it stays: it may hold the only copy
+        return ""  # keep it: it may contain the only copy
     finally:
         os.close(lock)
     return path
 
 
 def _put_back(folder: str, came_at: Callable[[str], float | None]) -> str:
-    """Undo a swap that was cut short; give the path that it was about, if there was one."""
+    """Undo an incomplete swap; return its path, if there was one."""
     swap, aside = _swap_in(folder), os.path.join(folder, BEFORE)
     if swap is None or not os.path.lexists(aside):
         return ""
     if os.path.lexists(swap.path):
         if came_at(swap.path) == swap.at:
-            return ""  # it was done, but for what was moved aside
+            return ""  # it was complete, except for what was moved aside
         put_away(folder, swap.path)
     os.rename(aside, swap.path)
     return swap.path
@@ -124,7 +124,7 @@ def _swap_in(folder: str) -> _Swap | None:
 
 
 def _locked(folder: str, how: int) -> int | None:
-    """Lock a folder; None if somebody else has it, or if it is gone."""
+    """Lock a folder; None if another process holds it, or if it is gone."""
     try:
         lock = os.open(folder, untrusted_files.FOLDER)
     except OSError:

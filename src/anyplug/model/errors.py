@@ -1,7 +1,7 @@
-"""What can go wrong, as one tree. A leaf holds facts, builds its own message and says what to do next.
+"""The error tree. Each leaf holds facts, builds its own message and tells the reader what to do next.
 
 AnyplugError
-├── CallError                what ends a call; becomes a Result with its code
+├── CallError                ends a call; becomes a Result with its code
 │   ├── ToolNotFound         not_found
 │   ├── CommandNotFound      not_found
 │   ├── NotApproved          not_approved
@@ -38,7 +38,7 @@ from anyplug.model.untrusted_text import for_models
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A stable error code: what the command line exits with, and what it means."""
+    """A stable error code: its exit code on the command line, and its meaning."""
 
     exit: int
     meaning: str
@@ -47,21 +47,21 @@ class Code(msgspec.Struct, frozen=True):
 DONE, FAILED, USAGE, REFUSED, MISSING = 0, 1, 2, 3, 4
 
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-CURE_FOR_SHORTAGE = "end something, or let it have more (`ulimit -n` for open files), and try again"
+CURE_FOR_SHORTAGE = "free some of it or raise the limit (`ulimit -n` for open files), then try again"
 
 CODES: dict[str, Code] = {
     "tool_error": Code(FAILED, "The tool ran and reported an error."),
-    "timed_out": Code(FAILED, "The plugin did not finish in time and was ended, with all its processes."),
+    "timed_out": Code(FAILED, "The plugin did not finish in time, so it and all its processes were killed."),
     "crashed": Code(FAILED, "The plugin's process exited with a non-zero code or was killed by a signal."),
-    "bad_output": Code(FAILED, "The plugin's output is invalid in its format."),
-    "too_large": Code(FAILED, "The plugin wrote more than its limit and was ended."),
+    "bad_output": Code(FAILED, "The plugin's output does not follow its format."),
+    "too_large": Code(FAILED, "The plugin wrote more than its limit allows and was killed."),
     "not_executable": Code(FAILED, "The plugin's program could not be started."),
     "config_missing": Code(FAILED, "A required configuration value is not set."),
     "cancelled": Code(FAILED, "The caller cancelled the call."),
     "overloaded": Code(FAILED, "Too many calls at once; try again later."),
     "unavailable": Code(FAILED, "The plugin cannot run now: its files or its process are gone."),
-    "bad_manifest": Code(FAILED, "The plugin's manifest cannot be used."),
-    "bad_config": Code(FAILED, "A configuration file or value cannot be used."),
+    "bad_manifest": Code(FAILED, "The plugin's manifest is invalid."),
+    "bad_config": Code(FAILED, "A configuration file or value is invalid."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
     "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
     "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing was left behind."),
@@ -70,19 +70,19 @@ CODES: dict[str, Code] = {
     "invalid_arguments": Code(USAGE, "The arguments do not match the tool's parameters."),
     "denied": Code(REFUSED, "A person, a guard, a policy or the host refused the call; nothing ran."),
     "not_approved": Code(REFUSED, "The plugin is not approved, or it changed since the approval; nothing ran."),
-    "disabled": Code(REFUSED, "The plugin or the tool is switched off; nothing ran."),
+    "disabled": Code(REFUSED, "The plugin or the tool is disabled; nothing ran."),
     "not_enforceable": Code(REFUSED, "This machine cannot enforce the plugin's permissions; nothing ran."),
     "needs_answer": Code(REFUSED, "A person has to answer a question first; nothing ran."),
     "not_found": Code(MISSING, "No tool or plugin has that name."),
 }
 
 STDERR_SHOWN = 500  # characters of a plugin's stderr that a message quotes, as Cyclop One does
-LONGEST_NAME = 200  # characters of a name that leads nowhere
-TRACES = ("    at ", "Node.js v")  # how lines begin that Node puts behind the one that says what is wrong
+LONGEST_NAME = 200  # characters of an unknown name
+TRACES = ("    at ", "Node.js v")  # prefixes of the lines that Node prints after the actual error
 
 
 def last_words(stderr: str) -> str:
-    """Return the end of what a program said, from the beginning of a line on; if it is long, without Node's trace."""
+    """Return the end of a program's stderr, starting at a line; without Node's stack trace if it is long."""
     whole = stderr.strip()
     if len(whole) > STDERR_SHOWN:
         telling = [line for line in whole.splitlines() if not line.startswith(TRACES)]
@@ -92,12 +92,12 @@ def last_words(stderr: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Cut a name that nobody typed."""
+    """Shorten a name for a message."""
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 class AnyplugError(Exception):
-    """The root. `code` is stable, `hint` says what to do."""
+    """The root of all errors. `code` is stable, `hint` tells what to do."""
 
     code = "tool_error"
 
@@ -108,7 +108,7 @@ class AnyplugError(Exception):
 
 
 class CallError(AnyplugError):
-    """Ends a call. `partial` is what the plugin had said by then; `metadata` goes into the result."""
+    """Ends a call. `partial` is the output until then; `metadata` goes into the result."""
 
     def __init__(self, message: str, hint: str = "", *, partial: str = "", **metadata: Any) -> None:
         super().__init__(message, hint)
@@ -122,8 +122,8 @@ class ToolNotFound(CallError):
     code = "not_found"
 
     def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
-        """`cure` is for those who did not just mistype."""
-        hint = f"did you mean {', '.join(similar)}?" if similar else cure or "`anyplug tools` lists what there is"
+        """`cure` is a hint for when the name is not a typo."""
+        hint = f"did you mean {', '.join(similar)}?" if similar else cure or "`anyplug tools` lists all tools"
         super().__init__(f"no tool is named '{_short(name)}'" + (f": {reason}" if reason else ""), hint)
 
 
@@ -133,25 +133,25 @@ class CommandNotFound(CallError):
     code = "not_found"
 
     def __init__(self, name: str, similar: list[str], reason: str = "", cure: str = "") -> None:
-        """`cure` is for those who did not just mistype."""
+        """`cure` is a hint for when the name is not a typo."""
         near = ", ".join(f"/{known}" for known in similar)
-        hint = f"did you mean {near}?" if near else cure or "`anyplug run` lists what there is"
+        hint = f"did you mean {near}?" if near else cure or "`anyplug run` lists all commands"
         shown = _short(name.removeprefix("/"))
         super().__init__(f"no command is named '/{shown}'" + (f": {reason}" if reason else ""), hint)
 
 
 class NotApproved(CallError):
-    """Nobody has approved the plugin as it is now."""
+    """The plugin is not approved as it is now."""
 
     code = "not_approved"
 
     def __init__(self, plugin: str, state: str, changes: tuple[str, ...] = (), hint: str = "") -> None:
-        """`hint` says what to do where approving it again would not help: its files cannot be checked."""
+        """`hint` replaces the usual one when approving again would not help, because the files cannot be checked."""
         why = (
             "its files cannot be checked"
             if hint
             else {
-                "new": "nobody has approved it yet",
+                "new": "it is not approved yet",
                 "denied": "it was denied",
                 "changed": "it changed since it was approved",
             }.get(state, state)
@@ -159,25 +159,25 @@ class NotApproved(CallError):
         what = f" ({'; '.join(changes)})" if changes else ""
         super().__init__(
             f"plugin '{plugin}' may not run: {why}{what}",
-            hint or f"look at it with `anyplug show {plugin}`, then `anyplug approve {plugin}`",
+            hint or f"review it with `anyplug show {plugin}`, then run `anyplug approve {plugin}`",
             changes=list(changes),
         )
 
 
 class PluginDisabled(CallError):
-    """The plugin, or this tool of it, is switched off."""
+    """The plugin or this tool is disabled."""
 
     code = "disabled"
 
     def __init__(self, plugin: str, hint: str, tool: str = "") -> None:
         super().__init__(
-            f"tool '{tool}' of plugin '{plugin}' is switched off" if tool else f"Plugin is disabled: {plugin}",
+            f"tool '{tool}' of plugin '{plugin}' is disabled" if tool else f"Plugin is disabled: {plugin}",
             hint,
         )
 
 
 class Denied(CallError):
-    """A gate said no."""
+    """A gate refused the call."""
 
     code = "denied"
 
@@ -187,7 +187,7 @@ class Denied(CallError):
 
 
 class NeedsAnswer(CallError):
-    """A person has to be asked, and can only be asked by ending the call: it comes back with the answer."""
+    """A person must answer first, and the question can only be sent by ending the call; the caller repeats it."""
 
     code = "needs_answer"
 
@@ -203,7 +203,7 @@ class InvalidArguments(CallError):
     code = "invalid_arguments"
 
     def __init__(self, tool: str, violations: list[str]) -> None:
-        super().__init__("; ".join(violations), f"`anyplug tools {tool}` shows what it takes")
+        super().__init__("; ".join(violations), f"`anyplug tools {tool}` shows its parameters")
 
 
 class ConfigMissing(CallError):
@@ -239,7 +239,7 @@ class Crashed(CallError):
 
 
 class BadOutput(CallError):
-    """The plugin's answer is not one."""
+    """The plugin's output is invalid."""
 
     code = "bad_output"
 
@@ -251,18 +251,18 @@ class TooLarge(CallError):
 
 
 class Cancelled(CallError):
-    """The caller gave up."""
+    """The caller cancelled the call."""
 
     code = "cancelled"
 
 
 class NotEnforceable(CallError):
-    """This machine cannot hold the plugin to its permissions."""
+    """This machine cannot enforce the plugin's permissions."""
 
     code = "not_enforceable"
 
     def __init__(self, plugin: str, reason: str, cure: str) -> None:
-        instead = f"`anyplug approve {plugin} --allow-unconfined` lets it run without"
+        instead = f"`anyplug approve {plugin} --allow-unconfined` lets it run without a sandbox"
         super().__init__(
             f"plugin '{plugin}' was not run, because its permissions cannot be enforced: {reason}",
             f"{cure}; {instead}" if cure else instead,
@@ -270,7 +270,7 @@ class NotEnforceable(CallError):
 
 
 class Unavailable(CallError):
-    """What would run is gone."""
+    """What should run is gone."""
 
     code = "unavailable"
 
@@ -281,7 +281,7 @@ class PluginNotFound(AnyplugError):
     code = "not_found"
 
     def __init__(self, name: str, similar: list[str]) -> None:
-        hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug list` lists what there is"
+        hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug list` lists all plugins"
         super().__init__(f"no plugin is named '{name}'", hint)
 
 
@@ -292,7 +292,7 @@ class UsageError(AnyplugError):
 
 
 class ManifestError(AnyplugError):
-    """A manifest cannot be used."""
+    """A manifest is invalid."""
 
     code = "bad_manifest"
 
@@ -316,24 +316,24 @@ class ScaffoldError(AnyplugError):
 
 
 class ConfigError(AnyplugError):
-    """A configuration file or value cannot be used."""
+    """A configuration file or value is invalid."""
 
     code = "bad_config"
 
 
 class StoreError(AnyplugError):
-    """Our database could not be read or written."""
+    """The host's own database could not be read or written."""
 
     code = "store_failed"
 
 
 class LookFailed(StoreError):
-    """Plugins could not be looked at because the machine is short of something; what was known of them holds."""
+    """Plugins could not be read because the machine is out of some resource; what was known about them still holds."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"cannot look at {path}: {error.strerror}", CURE_FOR_SHORTAGE)
+        super().__init__(f"cannot read {path}: {error.strerror}", CURE_FOR_SHORTAGE)
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether something failed for want of something, and says nothing about the file that it was about."""
+    """Return whether an error is about a lack of resources and not about the file it names."""
     return error.errno in SHORTAGES

@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-# Levels. What people and models write has ten; what recurses over a value needs some frames for each level, and Python
-# has a thousand.
+# Levels. People and models write about ten; recursion needs a few frames per level, and Python allows a thousand.
 DEEPEST = 128
 DEEPEST_METADATA = 210  # Workbench itself cuts off at 200
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
@@ -14,7 +13,7 @@ _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
-    """Return whether a value is nested more deeply than anything that we pass on."""
+    """Return whether a value is nested more deeply than we pass on."""
     level = [value]
     for _ in range(deepest):
         level = [item for one in level for item in _items(one) if isinstance(item, dict | list | tuple)]
@@ -24,7 +23,7 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
 
 
 def are_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: Python takes 1, 1.0 and true for equal."""
+    """Return whether two values are the same JSON. Python considers 1, 1.0 and true equal."""
     return one is other or (one == other and _encode_in_order(one) == _encode_in_order(other))
 
 

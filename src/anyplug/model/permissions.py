@@ -1,10 +1,10 @@
-"""The vocabulary of permissions, their tiers, and what a person should be warned of. Pure.
+"""The permission vocabulary, tiers and warnings. Pure.
 
 A permission may carry a scope: `filesystem:read:~/notes`, `network:*:443`, `shell:exec:git`, `env:NAME`,
-`tools:call:NAME`. A path that is not absolute is one in the project, the folder in which the host runs.
+`tools:call:NAME`. A relative path is relative to the project, the folder in which the host runs.
 
 Most permissions are about the machine, and the kernel enforces them. Those in OVER_OTHERS are about other plugins and
-the agent: what a plugin asks the host to do for it. The host enforces them.
+the agent; the host enforces them.
 """
 
 import re
@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
 }
 CALL, OBSERVE, GUARD = "tools:call", "events:observe", "calls:guard"
 REWRITE_CALLS, REWRITE_TEXT = "calls:rewrite", "text:rewrite"
-# What zot extensions asked for before there were permissions over other plugins.
+# The defaults of zot extensions before permissions over other plugins existed.
 ASKED_BEFORE = ("filesystem:read", "filesystem:write:.", "network", "shell:exec")
 OVER_OTHERS = (CALL, OBSERVE, GUARD, REWRITE_CALLS, REWRITE_TEXT)
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,8 @@ HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
 WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env", CALL)
 LOCAL = "unix"  # the scope of `network` that is not about other machines
 LARGEST_PORT = 65535
-# What people would not think of, or hope for in vain: the kernel knows neither clipboards nor notifications.
+# Effects that people would not expect, or that they would expect in vain: the kernel knows neither clipboards nor
+# notifications.
 REALLY = {
     "filesystem:write": "opens all your files except those that other programs run later, such as ~/.bashrc and "
     ".git/hooks. A folder is usually enough: `filesystem:write:PATH`",
@@ -46,97 +47,99 @@ REALLY = {
     "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
     "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
     "Through some of these it can do whatever you can",
-    "tools:call": "has you asked before it uses another plugin. `tools:call:NAME` is for one tool, and does not ask "
-    "where that tool's plugin was approved with --always",
+    "tools:call": (
+        "asks you before it uses another plugin. `tools:call:NAME` allows one tool, and does not ask if that tool's "
+        "plugin was approved with --always"
+    ),
     "calls:rewrite": "lets it decide what other plugins do with their permissions. The audit shows what it changed",
 }
 HOSTS = "`network:api.example.com:443`, `network:192.0.2.1:443` or `network:[2001:db8::1]:443`"
 BY_PROXY = (
-    "is held by a proxy: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. All else is refused: "
-    "other connections, UDP, looking names up"
+    "is enforced by a proxy: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. Everything else "
+    "is refused: other connections, UDP, name lookups"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as the last part of a name: programs then read all of it as an address
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as a last label, it makes programs parse the whole name as an address
 
 
 class Destination(NamedTuple):
-    """A machine that may be talked to."""
+    """A host that a plugin may connect to."""
 
-    host: str  # in its one spelling
+    host: str  # in its canonical spelling
     port: int  # 0 for every port
 
 
 def kind(permission: str) -> str:
-    """Return the permission without its scope; empty if it is not one that we know."""
+    """Return the permission without its scope; empty if it is unknown."""
     if permission in KINDS:
         return permission
     return next((known for known in KINDS if permission == known or permission.startswith(f"{known}:")), "")
 
 
 def normalise(permissions: list[str]) -> tuple[str, ...]:
-    """Replace aliases, drop repetitions, keep the order."""
+    """Replace aliases and drop duplicates, keeping the order."""
     return tuple(dict.fromkeys(name for given in permissions for name in ALIASES.get(given, (given,))))
 
 
 def tier(permissions: tuple[str, ...]) -> int:
-    """Return the tier: 1 if all is harmless, else 2."""
+    """Return the tier: 1 if everything is harmless, else 2."""
     return 1 if all(kind(permission) in HARMLESS for permission in permissions) else 2
 
 
 def warning(permissions: tuple[str, ...]) -> str:
-    """Say what is dangerous in the combination; empty if nothing is."""
+    """Return a warning about a dangerous combination; empty if there is none."""
     if "shell:exec" in permissions and "network" in map(kind, permissions):
-        return "it can run any program and talk to the network: together that is everything you can do yourself"
+        return "it can run any program and use the network: together, that is everything you can do yourself"
     return ""
 
 
 def may(granted: tuple[str, ...], permission: str) -> bool:
-    """Whether grants include a permission over other plugins. Whoever may change a call may refuse it as well."""
+    """Return whether grants include a permission over other plugins. `calls:rewrite` includes the right to refuse."""
     return permission in granted or (permission == GUARD and REWRITE_CALLS in granted)
 
 
 def may_call(granted: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Whether grants allow a plugin to call a tool of another; `names` are all names of that tool."""
+    """Return whether grants allow a plugin to call another plugin's tool; `names` are all names of that tool."""
     return CALL in granted or names_tool(granted, names)
 
 
 def names_tool(granted: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Whether grants name the very tool that a plugin calls."""
+    """Return whether grants name exactly the tool that a plugin calls."""
     return any(f"{CALL}:{name}" in granted for name in names)
 
 
 def named(asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a folder that the person named for one run is granted: what it asks for, and a guard may rewrite."""
+    """Return the grants of a folder named for one run: everything it asks for, and for a guard also rewriting."""
     rewrites = (REWRITE_CALLS, REWRITE_TEXT) if GUARD in asked else ()
     return tuple(dict.fromkeys((*asked, *rewrites)))
 
 
 def lent(to: tuple[str, ...], by: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what a plugin that was granted `by` may do and one that was granted `to`, which calls it, may not."""
+    """Return what a plugin with the grants `by` may do that its caller, with the grants `to`, may not."""
     return tuple(grant for grant in by if grant not in to and kind(grant) not in to)
 
 
 def carried_over(granted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what an extension is granted that was approved when there were no permissions over other plugins.
+    """Return the grants of an extension that was approved before permissions over other plugins existed.
 
-    A guard must not fall silent because of an update, so each keeps that it may refuse. One that was granted all that
-    it asked for keeps the rest of today's defaults as well; one that was granted less loses them. Nobody keeps
-    `calls:rewrite`: a rewrite without it refuses the call, and says which grant it takes.
+    A guard must not fall silent because of an update, so it may still refuse. One that was granted everything it asked
+    for also keeps the rest of today's defaults; one that was granted less loses them. No extension keeps
+    `calls:rewrite`: a rewrite without it refuses the call, and the message names the missing grant.
     """
     kept = (CALL, OBSERVE, GUARD, REWRITE_TEXT) if set(granted) >= set(ASKED_BEFORE) else (GUARD,)
     return tuple(dict.fromkeys((*granted, *kept)))
 
 
 def environment_names(permissions: tuple[str, ...]) -> frozenset[str]:
-    """Return the environment variables that are granted by name."""
+    """Return the names of the granted environment variables."""
     return frozenset(name.removeprefix("env:") for name in permissions if name.startswith("env:"))
 
 
 def describe(permission: str) -> str:
-    """Say in words what a permission allows."""
+    """Describe what a permission allows."""
     known = kind(permission)
     if not known:
         return "(unknown permission)"
@@ -146,15 +149,15 @@ def describe(permission: str) -> str:
     if known != "network" or not scope:
         return KINDS[known] + (f": {scope}" if scope else "")
     if scope == LOCAL:
-        return "talk to programs on this machine, by sockets that have a path or a name"
+        return "talk to programs on this machine through Unix sockets"
     host, port = _address(scope)
     if host in {"", "*"}:
-        return f"talk to port {port} of any machine, over TCP; names are not looked up"
-    return f"talk to {host}" + (f", port {port}" if port else "") + ", by a proxy"
+        return f"talk to port {port} of any machine over TCP, without name lookups"
+    return f"talk to {host}" + (f", port {port}" if port else "") + ", through a proxy"
 
 
 def really(permission: str) -> str:
-    """Say what a permission opens, where that is another than its name makes one think; else empty."""
+    """Describe what a permission opens if its name is misleading; else empty."""
     if is_by_host(permission):
         return BY_PROXY
     is_whole = scope_of(permission) in {"", "~", "/"}
@@ -162,18 +165,18 @@ def really(permission: str) -> str:
 
 
 def scope_of(permission: str) -> str:
-    """Return what follows the permission's own name; empty if it is for everything."""
+    """Return the scope; empty if it covers everything."""
     return permission.removeprefix(kind(permission)).removeprefix(":")
 
 
 def is_by_host(permission: str) -> bool:
-    """Whether it names machines, which no kernel can hold a program to."""
+    """Return whether it names hosts, which the kernel cannot enforce."""
     scope = scope_of(permission)
     return kind(permission) == "network" and scope not in {"", LOCAL} and _address(scope)[0] not in {"", "*"}
 
 
 def destination(permission: str) -> Destination | None:
-    """Return the machine that a permission names; None if it names none, or in a way that means nothing."""
+    """Return the host that a permission names; None if it names none or an invalid one."""
     if not is_by_host(permission) or fault(permission)[0]:
         return None
     host, port = _address(scope_of(permission))
@@ -181,7 +184,7 @@ def destination(permission: str) -> Destination | None:
 
 
 def may_reach(granted: tuple[str, ...], host: str, port: int) -> bool:
-    """Whether grants allow a connection over TCP to a machine, named as somebody spelled it."""
+    """Return whether grants allow a TCP connection to a host, however its name is spelled."""
     name = host_name(host)
     for permission in granted:
         scope = scope_of(permission)
@@ -195,17 +198,17 @@ def may_reach(granted: tuple[str, ...], host: str, port: int) -> bool:
 
 
 def to(host: str, port: int) -> str:
-    """Return the permission to talk to a machine."""
+    """Return the permission to connect to a host."""
     return f"network:{written(host, port)}"
 
 
 def written(host: str, port: int) -> str:
-    """Write a machine and its port as addresses are written; without the port if that is 0."""
+    """Format a host and port; without the port if it is 0."""
     return (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
 
 
 def host_name(text: str) -> str:
-    """Return the one spelling of a machine's name or address; empty if it is neither."""
+    """Return the canonical spelling of a host name or address; empty if it is invalid."""
     if ":" in text or text.replace(".", "").isdigit():
         return _ip_address(text)
     name = text.removesuffix(".").lower()
@@ -215,7 +218,7 @@ def host_name(text: str) -> str:
 
 
 def fault(permission: str) -> tuple[str, str]:
-    """Say what is wrong with a permission that a person wrote, and how it would be right; empty if nothing is."""
+    """Return what is wrong with a permission that a person wrote, and how to fix it; empty if it is valid."""
     if permission in ALIASES:
         return "", ""
     known = kind(permission)
@@ -224,13 +227,15 @@ def fault(permission: str) -> tuple[str, str]:
         names = ", ".join(f"{name}:NAME" if name == "env" else name for name in KINDS)
         return f"there is no permission '{permission}'", f"the known ones are {names}"
     if scope and known not in WITH_SCOPE:
-        return f"'{known}' has no scope, but '{permission}' gives it one", f"write `{known}`"
+        return f"'{known}' takes no scope, but '{permission}' has one", f"write `{known}`"
     if known == "network" and scope not in {"", LOCAL}:
         return _fault_of_address(permission, scope)
     if known.startswith("filesystem") and scope.startswith("~") and scope[1:2] not in {"", "/"}:
-        return f"'{permission}' names another user's folder by ~", "write the whole path; ~ alone is your own folder"
+        return (f"'{permission}' names another user's home folder with ~"), (
+            "write the full path; ~ alone is your own home folder"
+        )
     if known == "env" and not _VARIABLE.fullmatch(scope):
-        return f"'{scope}' is no name of an environment variable", "write `env:NAME`"
+        return f"'{scope}' is not a valid name for an environment variable", "write `env:NAME`"
     return "", ""
 
 
@@ -239,19 +244,21 @@ def _fault_of_address(permission: str, scope: str) -> tuple[str, str]:
     if host in {"", "*"} and not port:
         return f"'{permission}' names no port", "write `network:*:443`, or `network` for every port"
     if port == "*":
-        return f"'{permission}' is every port", f"write `network`{'' if host in {'', '*'} else f' or `network:{host}`'}"
+        return (
+            f"'{permission}' means every port"
+        ), f"write `network`{'' if host in {'', '*'} else f' or `network:{host}`'}"
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= LARGEST_PORT):
-        return f"'{port}' in '{permission}' is no port", f"a port is a number from 1 to {LARGEST_PORT}"
+        return f"'{port}' in '{permission}' is not a port", f"a port is a number from 1 to {LARGEST_PORT}"
     if host not in {"", "*"} and not host_name(host):
         return (
-            f"'{host}' in '{permission}' is no machine's name or address",
-            f"write {HOSTS}; letters beyond ASCII as `xn--…`; there are no patterns",
+            f"'{host}' in '{permission}' is not a host name or address",
+            f"write {HOSTS}; non-ASCII letters as `xn--…`; patterns are not supported",
         )
     return "", ""
 
 
 def _address(scope: str) -> tuple[str, str]:
-    """Divide HOST:PORT, HOST, *:PORT, PORT or [IPv6]:PORT."""
+    """Split HOST:PORT, HOST, *:PORT, PORT or [IPv6]:PORT."""
     if scope.startswith("["):
         host, _, port = scope[1:].partition("]")
         return host, port.removeprefix(":")
@@ -260,7 +267,7 @@ def _address(scope: str) -> tuple[str, str]:
 
 
 def _ip_address(text: str) -> str:
-    import ipaddress  # 5 ms, and few permissions have one
+    import ipaddress  # takes 5 ms to import, and few permissions need it
 
     try:
         address = ipaddress.ip_address(text)
@@ -271,7 +278,7 @@ def _ip_address(text: str) -> str:
 
 
 def _in_ascii(name: str) -> str:
-    """Write a name as resolvers know it; empty where two standards differ about which name that is."""
+    """Convert a name to the ASCII form that resolvers use; empty if IDNA 2003 and 2008 differ about it."""
     try:
         encoded = name.encode("idna")
         return encoded.decode("ascii") if encoded.decode("idna") == name else ""

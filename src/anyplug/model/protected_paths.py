@@ -1,10 +1,10 @@
-"""Protected paths: files that other programs of the user run or trust later, without being asked. Data, and pure.
+"""Protected paths: files that the user's other programs later run or trust without asking. Data, and pure.
 
-`hidden` paths are neither read nor written; `read-only` ones cannot be created, changed, replaced or removed. Both hold
-whether the path exists or not, for every grant that does not name the path itself.
+`hidden` paths can be neither read nor written; `read-only` ones cannot be created, changed, replaced or removed. Both
+apply whether or not the path exists, to every grant that does not name the path itself.
 
-A pattern is one or more names joined by `/`; a `*` at either end of a name stands for anything. Names are compared
-without regard to case, but after a `=`. `anywhere` patterns hold in every folder below a grant, `project` patterns in
+A pattern is one or more names joined by `/`; a `*` at either end of a name matches anything. Names are compared
+case-insensitively, except after a `=`. `anywhere` patterns apply in every folder below a grant, `project` patterns in
 the folder in which the host runs, and `user` patterns in the user's home folder.
 """
 
@@ -29,7 +29,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 KEYRINGS = _words(".gnupg .password-store .local/share/keyrings .local/share/kwalletd .local/share/kwalletd6 .pki")
-KEYS = (".ssh", *KEYRINGS)  # what links in these lead to is hidden, too
+KEYS = (".ssh", *KEYRINGS)  # targets of symlinks in these are hidden, too
 
 TABLE: tuple[Entry, ...] = (
     Entry("hidden", "user", _words(".ssh"), "keys, and commands that SSH runs (`ProxyCommand`, `authorized_keys`)"),
@@ -155,7 +155,7 @@ TABLE: tuple[Entry, ...] = (
                ".local/share/kwin .local/share/plasmashell .local/share/kxmlgui5 .local/share/cinnamon "
                ".local/share/xsessions .local/share/wayland-sessions .gnome2 .kde .kde4 "
                ".icewm .openbox .dwm .local/share/ulauncher .local/share/rofi"),
-        "programs that start with the desktop, or by a click",
+        "programs that start with the desktop, or on a click",
     ),
     Entry(
         "read-only",
@@ -196,13 +196,13 @@ TABLE: tuple[Entry, ...] = (
                ".stumpwmrc .stumpwm.d .conkyrc .tigrc .parallel .ansible "
                ".vagrant.d .packer.d .pulumi .helm .minikube .forward "
                ".procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
-        "settings that run commands, or let others in",
+        "settings that run commands or grant access to others",
     ),
 )  # fmt: skip
 
 
 class Places(NamedTuple):
-    """What the table means for one user and project. Patterns that begin with `/` are paths."""
+    """The table resolved for one user and project. Patterns that begin with `/` are paths."""
 
     hidden: tuple[str, ...]
     read_only: tuple[str, ...]
@@ -221,6 +221,6 @@ def places(user: str, project: str, also: Iterable[str] = ()) -> Places:
 
 
 def summary(protected: Iterable[str]) -> str:
-    """Say in a line what is protected from a plugin; empty if nothing is."""
+    """Summarise in a line what is protected from a plugin; empty if nothing is."""
     count = len(tuple(protected))
     return f"{count} paths that other programs run later, such as .git/hooks, .envrc and ~/.bashrc" if count else ""

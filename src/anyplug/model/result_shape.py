@@ -1,4 +1,4 @@
-"""How a call's result looks in JSON, for programs and in the list of jobs."""
+"""The JSON form of a call's result, for programs and in the list of jobs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from anyplug.model.types import Result
 
 
 def result_shape(result: Result) -> dict[str, Any]:
-    """Return a call's result."""
+    """Return the JSON form of a call's result."""
     return {
         "tool": result.tool,
         "plugin": result.plugin,

@@ -1,4 +1,4 @@
-"""JSON Schema: checking arguments, and typing words from a command line. Pure."""
+"""JSON Schema: check arguments, and convert words from a command line. Pure."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 
 _PREPARED_LIMIT = 4096
-_MOST_WORK = 2_000_000  # subschemas that a check may apply, each takes about 70 ns; everybody waits for it
-_FLAT = 2  # how deep arguments are that hold no others
-_MOST_NAMED = 100  # violations of one check
-_TOO_MUCH = "they cannot be checked: with this schema that would take too long"
-_BACKTRACKING = 100_000  # steps a stranger's pattern may take
+_MOST_WORK = 2_000_000  # subschemas that one check may apply, about 70 ns each; the event loop waits meanwhile
+_FLAT = 2  # depth of arguments without nested values
+_MOST_NAMED = 100  # violations listed per check
+_TOO_MUCH = "they cannot be checked: checking this schema would take too long"
+_BACKTRACKING = 100_000  # steps that a plugin's pattern may take
 
-# What a schema of arguments has at least one of, unless it takes anything.
+# A schema of arguments has at least one of these, unless it accepts anything.
 KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"})
 
-# Which parts of a schema apply to the same value as it does, and which to the values in it.
+# Which keywords apply to the same value, and which to the values inside it.
 _IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 _INSIDE = frozenset({
     "properties", "patternProperties", "additionalProperties", "propertyNames", "items", "prefixItems",
@@ -29,11 +29,11 @@ _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _HOLDING = (dict, list)
 _UNKNOWN = object()  # a subschema that was not found
 
-_prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}  # by identity; holding the schema keeps its id its own
+_prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}  # by identity; keeping the schema keeps its id unique
 
 
 def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
-    """List in what the arguments break the schema; a schema that is none breaks nothing."""
+    """List the ways in which arguments violate a schema; an invalid schema allows everything."""
     known = _prepared.get(id(schema))
     if known is None:
         if len(_prepared) >= _PREPARED_LIMIT:
@@ -48,12 +48,12 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
         if check.is_valid(arguments):
             return []
         return [_describe(error) for error in islice(check.iter_errors(arguments), _MOST_NAMED)]
-    except ValueError as error:  # a set, say: it can be written as JSON, and is none
+    except ValueError as error:  # a set, for example: msgspec can encode it, but it is not JSON
         return [str(error)]
 
 
 def fault(schema: dict[str, Any]) -> str:
-    """Say what makes a schema unusable; empty if nothing does."""
+    """Return why a schema is unusable; empty if it is usable."""
     try:
         _compile(schema)
     except ValueError as error:
@@ -62,7 +62,7 @@ def fault(schema: dict[str, Any]) -> str:
 
 
 def slip(schema: Any) -> str:
-    """Say what is wrong at first sight with a schema of arguments; empty if nothing is."""
+    """Return the first obvious mistake in a schema of arguments; empty if there is none."""
     if not isinstance(schema, dict):
         return f"it must be an object, not {type(schema).__name__}"
     kind, properties, required = (schema.get(key) for key in ("type", "properties", "required"))
@@ -72,24 +72,24 @@ def slip(schema: Any) -> str:
         return f'its "properties" must be an object, not {type(properties).__name__}'
     for name, about in (properties or {}).items():
         if not isinstance(about, dict | bool):
-            return f'what it says of \'{name}\' must be an object like {{"type": "string"}}'
+            return f'\'{name}\' in it must be an object like {{"type": "string"}}'
     if required is not None and not isinstance(required, list):
         return f'its "required" must be a list of names, not {type(required).__name__}'
     if schema and not KEYWORDS.intersection(schema):
-        return 'it has no "properties"; arguments are named there'
+        return 'it has no "properties", where arguments are named'
     return ""
 
 
 class _Work:
-    """How many subschemas a check applies at most. A schema of a few lines can have every value checked 2^30 times."""
+    """Bounds how many subschemas a check applies. A schema of a few lines can check every value 2^30 times."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
-        self._most_flat = -1  # arguments that hold no others, so many of which are surely not too much
-        self._known: dict[tuple[int, int], int] = {}  # by the identity of a subschema, and how deep values are
+        self._most_flat = -1  # a number of flat arguments that is known to be cheap enough
+        self._known: dict[tuple[int, int], int] = {}  # by the identity of a subschema and the depth of the value
 
     def is_too_much(self, arguments: Any) -> bool:
-        """Whether to check arguments may take longer than others can wait."""
+        """Return whether checking these arguments may take too long."""
         if isinstance(arguments, dict) and len(arguments) <= self._most_flat:
             for one in arguments.values():
                 if isinstance(one, _HOLDING):
@@ -115,23 +115,23 @@ class _Work:
             return True
 
     def _at_most(self, schema: Any, depth: int) -> int:
-        """Count the subschemas that one applies to a value and to those in it, which lie in one another that deep."""
+        """Bound the number of subschemas that a schema applies to a value nested `depth` levels deep."""
         if not isinstance(schema, dict):
             return _MOST_WORK + 1 if schema is _UNKNOWN else 1
         place = (id(schema), depth)
         if place not in self._known:
-            self._known[place] = _MOST_WORK + 1  # of one that applies itself to the same value
+            self._known[place] = _MOST_WORK + 1  # in case it applies itself to the same value
             total = 1
             for part, is_inside in self._parts(schema):
                 if total <= _MOST_WORK and (depth or not is_inside):
                     total += self._at_most(part, depth - is_inside)
-            if _UNEVALUATED & schema.keys():  # which has to know what all others applied to
+            if _UNEVALUATED & schema.keys():  # which must know what all others applied to
                 total *= 2
             self._known[place] = min(total, _MOST_WORK + 1)
         return self._known[place]
 
     def _parts(self, schema: dict[str, Any]) -> Iterator[tuple[Any, bool]]:
-        """Yield the subschemas of a schema, each with whether it applies to the values in a value."""
+        """Yield the subschemas of a schema, each with whether it applies to the values inside the value."""
         for key in (_IN_PLACE | _INSIDE) & schema.keys():
             held = schema[key]
             if isinstance(held, dict) and key in _BY_NAME:
@@ -142,7 +142,7 @@ class _Work:
             yield self._referred(str(schema[key])), False
 
     def _referred(self, reference: str) -> Any:
-        """Find what a reference leads to, if it is a plain path."""
+        """Resolve a reference if it is a plain path."""
         found: Any = self._schema
         for step in reference.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
@@ -162,8 +162,8 @@ def _prepare(schema: dict[str, Any]) -> Any:
 
 
 def _compile(schema: dict[str, Any]) -> Any:
-    """Make a validator; raises ValueError."""
-    import jsonschema_rs  # 34 ms, and only calls need it
+    """Create a validator; raises ValueError."""
+    import jsonschema_rs  # takes 34 ms to import, and only calls need it
 
     try:
         return jsonschema_rs.validator_for(
@@ -176,7 +176,7 @@ def _compile(schema: dict[str, Any]) -> Any:
 
 
 def _refuse(uri: str) -> Any:
-    """Fetch nothing: a stranger's schema must not make us read files or talk to the network."""
+    """Fetch nothing: a plugin's schema must not make us read files or use the network."""
     raise ValueError(f"references are not followed: {uri}")
 
 
@@ -186,7 +186,7 @@ def _describe(error: Any) -> str:
 
 
 def file_schema(description: str) -> dict[str, Any]:
-    """Return the schema of an argument that is a file."""
+    """Return the schema of a file argument."""
     return {
         "type": "object",
         "description": description,
@@ -199,13 +199,13 @@ def file_schema(description: str) -> dict[str, Any]:
 
 
 def is_file(schema: dict[str, Any]) -> bool:
-    """Whether an argument is a file."""
+    """Return whether an argument is a file."""
     properties = schema.get("properties")
     return isinstance(properties, dict) and set(properties) == {"filename", "data"}
 
 
 def type_word(schema: dict[str, Any], word: str) -> Any:
-    """Read one word of a command line as what the schema wants; as it stands where it does not say."""
+    """Convert a command-line word to the schema's type; return it unchanged if the schema has none."""
     wanted = schema.get("type")
     kinds = wanted if isinstance(wanted, list) else [wanted]
     if "string" in kinds:
@@ -217,7 +217,7 @@ def type_word(schema: dict[str, Any], word: str) -> Any:
     try:
         return msgspec.json.decode(word.lower() if "boolean" in kinds and word.lower() in {"true", "false"} else word)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return word  # the check, or the plugin, says what is wrong with it
+        return word  # the check or the plugin will report what is wrong with it
 
 
 def _kinds_of_choices(schema: dict[str, Any]) -> list[Any]:

@@ -9,10 +9,10 @@ State = Literal["new", "approved", "denied", "changed", "disabled", "broken", "s
 
 
 class Progress(Protocol):
-    """Hears how far a call is: how much is done, of how much, and what is done now."""
+    """Receives a call's progress: how much is done, of how much, and what is being done."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Hear of it."""
+        """Receive one report."""
         ...
 
 
@@ -26,34 +26,34 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be called."""
+    """A callable tool."""
 
     name: str  # the full name, unique in a snapshot
-    own_name: str  # what its plugin calls it
+    own_name: str  # its name in its plugin
     plugin: str
     description: str
     input_schema: dict[str, Any]
-    program: str  # the absolute path of what runs
+    program: str  # the absolute path of the program that runs
     timeout_s: float
     is_async: bool = False  # runs as a job
-    process: str = ""  # which of its plugin's processes has it, if those stay up
-    title: str = ""  # what people read in place of the name, where the format has one
-    output_schema: dict[str, Any] | None = None  # of what a result has in `structured`, where the plugin says it
-    taken_name: str = ""  # its full name by the rules of its format, if another tool has that
+    process: str = ""  # which of its plugin's long-running processes has it
+    title: str = ""  # shown to people instead of the name, if the format has titles
+    output_schema: dict[str, Any] | None = None  # schema of `structured` in results, if the plugin declares it
+    taken_name: str = ""  # its full name by the rules of its format, if another tool already has that
 
     @property
     def ruled_as(self) -> str:
-        """The name by which guards and policies know it: a rule for a name is for all who have it."""
+        """The name that guards and policies use: a rule for a name applies to every tool with that name."""
         return self.taken_name or self.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that lead to no other tool, whatever else is installed."""
+        """The names that can only mean this tool, whatever else is installed."""
         return self.name, f"{self.plugin}/{self.own_name}"
 
 
 class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that a plugin wants from the person."""
+    """A value that the user configures for a plugin."""
 
     name: str
     description: str
@@ -71,52 +71,52 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """How the program of a plugin that stays up is started."""
+    """How to start the program of a long-running plugin."""
 
-    program: str  # a path, or a bare name for the PATH
+    program: str  # a path, or a bare name to look up in PATH
     arguments: tuple[str, ...] = ()
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an MCP server is reached: a program that is started, or an address."""
+    """How to reach an MCP server: a program to start, or an address."""
 
     name: str
-    command: str = ""  # as it is written, references to variables included
+    command: str = ""  # as written, including references to variables
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     cwd: str = ""  # empty: the plugin's folder, or the caller's project if the plugin is a file
     url: str = ""
     headers: dict[str, str] = {}
-    transport: Literal["", "http", "sse"] = ""  # of an address; empty: what the server understands
+    transport: Literal["", "http", "sse"] = ""  # for an address; empty: whatever the server understands
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that offers tools, as its manifest defines it. Says nothing about trust."""
+    """A folder that offers tools, as its manifest defines it. Independent of trust."""
 
     name: str
     format: str
-    path: str  # the real path of the folder; of a file, where `is_file`
+    path: str  # the real path of the folder, or of the file if `is_file`
     version: str = ""
     description: str = ""
     permissions: tuple[str, ...] = ()  # what it asks for
     tier: int = 2
     tools: tuple[Tool, ...] = ()
-    held: tuple[Tool, ...] = ()  # tools that are new or altered since its approval, as they are now
+    held: tuple[Tool, ...] = ()  # tools that are new or changed since its approval, as they are now
     commands: tuple[Command, ...] = ()
-    events: tuple[str, ...] = ()  # those that it wants to be told of, as far as is known
-    intercepts: tuple[str, ...] = ()  # the events about which it decides, likewise
+    events: tuple[str, ...] = ()  # events that it subscribes to, as far as known
+    intercepts: tuple[str, ...] = ()  # events that it decides about, as far as known
     config: tuple[ConfigKey, ...] = ()
     instructions: str = ""  # for the person, never for a model
-    init: str = ""  # the absolute path of a script that sets the plugin up
+    init: str = ""  # the absolute path of a setup script
     init_timeout_s: float = 0
-    launch: Launch | None = None  # how its program is started, if its manifest says so
-    processes: tuple[str, ...] = ()  # the names of those that stay up and say by themselves what they offer
-    endpoints: tuple[Endpoint, ...] = ()  # the MCP servers that it names, one for each process
-    is_file: bool = False  # it is a part of a file that belongs to another program, and has no folder
-    enabled: bool = True  # its own manifest may switch it off
+    launch: Launch | None = None  # how to start its program, if the manifest says so
+    processes: tuple[str, ...] = ()  # names of its long-running processes, which report what they offer
+    endpoints: tuple[Endpoint, ...] = ()  # its MCP servers, one for each process
+    is_file: bool = False  # it is part of a file that belongs to another program, and has no folder
+    enabled: bool = True  # its own manifest may disable it
     problems: tuple[Problem, ...] = ()
     found_at: str = ""  # where it was found, if a symlink led to `path`
-    explicit: bool = False  # named by the person for this run, which counts as approval
+    explicit: bool = False  # named by the user for this run, which counts as approval
 
     @property
     def stays_up(self) -> bool:
@@ -125,49 +125,49 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_broken(self) -> bool:
-        """Whether its manifest could not be understood."""
+        """Whether its manifest is invalid."""
         return any(problem.level == "error" for problem in self.problems)
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin that stays up registered."""
+    """What a long-running plugin registered."""
 
     tools: tuple[Tool, ...] = ()
     commands: tuple[Command, ...] = ()
     events: tuple[str, ...] = ()
     intercepts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    is_whole: bool = True  # it said so, or has had the time for it; else more may come
-    fault: str = ""  # why it is not up just now; never stored
+    is_whole: bool = True  # it said so, or had enough time; otherwise more may follow
+    fault: str = ""  # why it is not running at the moment; never stored
 
     @property
     def must_run(self) -> bool:
-        """Whether it has to be up to see what happens."""
+        """Whether it must be running to receive events."""
         return bool(self.events or self.intercepts)
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Text."""
+    """A text block."""
 
     text: str
 
 
 class Image(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """An image, base64."""
+    """An image, in base64."""
 
     mime_type: str
     data: str
 
 
 class Audio(msgspec.Struct, frozen=True, tag_field="type", tag="audio"):
-    """Sound, base64."""
+    """Sound, in base64."""
 
     mime_type: str
     data: str
 
 
 class Resource(msgspec.Struct, frozen=True, tag_field="type", tag="resource"):
-    """A resource that a server names by its address: with its text, with its data in base64, or as a mere link."""
+    """A resource that a server identifies by URI: with its text, with its data in base64, or only as a link."""
 
     uri: str
     mime_type: str = ""
@@ -189,7 +189,7 @@ Block = Text | Image | Audio | Resource | File
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a call did not do what was asked."""
+    """Why a call failed."""
 
     code: str
     message: str
@@ -197,7 +197,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call gave. Every call ends as one, whatever the plugin did."""
+    """The outcome of a call. Every call ends with one, whatever the plugin did."""
 
     content: tuple[Block, ...] = ()
     structured: Any = None
@@ -216,17 +216,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One use of a tool, on its way to the plugin."""
+    """One call of a tool, on its way to the plugin."""
 
     id: str
     tool: Tool
     plugin: Plugin
     arguments: dict[str, Any]
-    attachment: str  # who asks
-    origin: str = ""  # the plugin that asks, if it is one
-    chain: tuple[str, ...] = ()  # the tools that led to this call, and itself
-    progress: Progress | None = None  # who wants to hear how far it is
-    shows_panels: bool = True  # who asks can show a person what plugins draw
+    attachment: str  # the caller
+    origin: str = ""  # the plugin that calls, if the caller is one
+    chain: tuple[str, ...] = ()  # the tools that led to this call, including this one
+    progress: Progress | None = None  # receives progress reports
+    shows_panels: bool = True  # the caller can show a person what plugins draw
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +236,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     reason: str = ""
     hint: str = ""
-    warning: str = ""  # what the person should know although it may run
+    warning: str = ""  # shown to the person although the call may run
 
 
 class Off(msgspec.Struct, frozen=True):
@@ -255,7 +255,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class NotesCleared(msgspec.Struct, frozen=True):
-    """A plugin takes its notes away."""
+    """A plugin removes its notes."""
 
     plugin: str
 

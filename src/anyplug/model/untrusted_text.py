@@ -1,9 +1,9 @@
-"""Text that a stranger wrote, made safe to show: `for_models` keeps its lines, `for_people` makes it one bounded line.
+"""Make untrusted text safe to show: `for_models` keeps its lines, `for_people` makes it one bounded line.
 
 Both act on the same characters: controls and escape sequences, directional marks, overrides and isolates, zero-width
 and other invisible characters, tag characters outside flags, variation selectors outside emoji, lone surrogates.
 `for_models` drops them, `for_people` shows them as escapes. Letters of every script survive, and so do joiners where
-Arabic, Indic and emoji sequences need them. What a call returned is not cleaned with these: it is data. Pure.
+Arabic, Indic and emoji sequences need them. A call's output is not cleaned with these, because it is data. Pure.
 """
 
 import functools
@@ -14,11 +14,11 @@ import msgspec
 
 from anyplug.model.types import Offer, Plugin, Problem, Tool
 
-LONGEST_LINE = 2_000  # characters of one line for a person; a path or a command of ours fits
+LONGEST_LINE = 2_000  # characters of one line for a person; enough for our paths and commands
 LONGEST_VERSION = 64  # characters
-LONGEST_NAME = 200  # characters of a name that cannot be used
+LONGEST_NAME = 200  # characters of an invalid name
 CUT = "…"
-HIDDEN = "its texts have hidden characters, which are left out"
+HIDDEN = "its texts have hidden characters, which were removed"
 
 # Symbols that a variation selector or a joiner may follow.
 _EMOJI = (
@@ -27,21 +27,19 @@ _EMOJI = (
 )
 # Scripts whose spelling needs joiners and non-joiners: Arabic, Syriac, N'Ko, those of India, Myanmar, Khmer, Mongolian.
 _JOINING = "\u0620-\u07ff\u0840-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af\ua840-\uaaff"
-_MARKS = "\u0300-\u034e\u0350-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"  # stack above and below
-_MOST_MARKS = 4  # on one letter; more of them reach into other lines
-_BREAK = "\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"  # what some programs take for the end of a line
+_MARKS = "\u0300-\u034e\u0350-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"  # stack above or below
+_MOST_MARKS = 4  # per letter; more of them would reach into other lines
+_BREAK = "\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"  # characters that some programs treat as line ends
 _INVISIBLE = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# A flag of a part of a country: a black flag, then its code in tag characters.
+# The flag of a subdivision: a black flag, then its code in tag characters.
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{2}[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,3}\U000e007f"
 
 
-_KEPT = frozenset(
-    f"\u200c\u200d{''.join(map(chr, range(0xE0030, 0xE0080)))}"
-)  # that a sequence needs, once the rest is gone
+_KEPT = frozenset(f"\u200c\u200d{''.join(map(chr, range(0xE0030, 0xE0080)))}")  # needed in sequences, but not alone
 
 
 @functools.cache  # compiled on first use: most text is plain ASCII, and commands start without it
@@ -56,16 +54,16 @@ def _pattern() -> re.Pattern[str]:
 
 
 def for_models(text: str) -> str:
-    """Remove what a reader cannot see from a text for models and programs; newlines and tabs stay."""
+    """Remove invisible characters from a text for models and programs, keeping newlines and tabs."""
     if text.isascii() and (text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()):
         return text
     return _pattern().sub(lambda found: found["kept"] or ("\n" if found["break"] else ""), text)
 
 
 def for_people(text: str, longest: int = LONGEST_LINE) -> str:
-    """Make a text one line that shows what is hidden in it, cut to `longest` characters."""
+    """Turn a text into one line with hidden characters made visible, cut to `longest` characters."""
     is_cut = len(text) > longest
-    text = text[:longest]  # before the work: it may have megabytes
+    text = text[:longest]  # before the work, because it may be megabytes
     if not (text.isascii() and text.isprintable()):
         text = _pattern().sub(lambda found: found["kept"] or _escaped(found[0]), text)
         text = "".join(char if char.isprintable() or char in _KEPT else _shown(char) for char in text)
@@ -75,18 +73,18 @@ def for_people(text: str, longest: int = LONGEST_LINE) -> str:
 
 
 def lines_for_people(text: str, prefix: str = "| ", most: int = 200) -> list[str]:
-    """Return each line of a text as `for_people` does, behind a prefix that our own lines do not have."""
+    """Apply `for_people` to each line of a text, with a prefix that our own lines never have."""
     lines = [prefix + for_people(line).rstrip() for line in for_models(text).replace("\t", "    ").split("\n", most)]
     return [*lines[:most], f"{prefix}{CUT}"] if len(lines) > most else lines
 
 
 def is_clean(name: str) -> bool:
-    """Whether a name can be shown as it is."""
+    """Return whether a name can be shown as it is."""
     return for_people(name) == name and bool(name)
 
 
 def schema_for_models(value: Any) -> Any:
-    """Clean every text in a JSON schema, names and choices included: what cannot be seen cannot be meant."""
+    """Clean every text in a JSON schema, including names and enum values: nobody can mean what nobody can see."""
     if isinstance(value, str):
         return for_models(value)
     if isinstance(value, dict):
@@ -97,13 +95,15 @@ def schema_for_models(value: Any) -> Any:
 
 
 def clean_plugin(plugin: Plugin) -> Plugin:
-    """Clean what a manifest says; a tool that has no clean name is left out."""
+    """Clean the texts of a manifest; leave out tools whose names are not clean."""
     tools, faults = _clean_tools(plugin.tools)
     problems = [_problem(problem) for problem in plugin.problems]
     problems += [Problem("bad_manifest", fault, "rename it in the manifest", "warning") for fault in faults]
     if _hides_text(plugin):
         problems.append(
-            Problem("hidden_text", HIDDEN, "ask its author why; models and people are spared it", "warning")
+            Problem(
+                "hidden_text", HIDDEN, ("ask its author about them; they are hidden from models and people"), "warning"
+            )
         )
     replace = msgspec.structs.replace
     return replace(
@@ -120,7 +120,7 @@ def clean_plugin(plugin: Plugin) -> Plugin:
 
 
 def _hides_text(plugin: Plugin) -> bool:
-    """Whether a manifest has text that nobody sees; how it ends its lines is no matter."""
+    """Return whether a manifest has hidden text; line endings do not count."""
     of_tools = [text for tool in plugin.tools for text in (tool.title, tool.description)]
     texts = (plugin.description, plugin.instructions, plugin.version, *plugin.permissions, *of_tools)
     is_hiding = any(for_models(text) != text.replace("\r\n", "\n") for text in texts)
@@ -128,7 +128,7 @@ def _hides_text(plugin: Plugin) -> bool:
 
 
 def clean_offer(offer: Offer) -> Offer:
-    """Clean what a running plugin registered; what has no clean name is left out."""
+    """Clean what a running plugin registered; leave out anything whose name is not clean."""
     tools, faults = _clean_tools(offer.tools)
     if any(is_clean(tool.name) and tool not in tools for tool in offer.tools):
         faults.append(HIDDEN)
@@ -171,7 +171,7 @@ def _problem(problem: Problem) -> Problem:
 
 
 def escaped_json(text: str) -> str:
-    """Write the hidden characters of a JSON text as escapes: the same JSON, and safe on a terminal."""
+    """Escape the hidden characters in a JSON text: the same JSON, but safe on a terminal."""
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
     return "".join(char if char.isprintable() or char == "\n" else _in_json(char) for char in text)
@@ -187,7 +187,7 @@ def _escaped(text: str) -> str:
 
 
 def _shown(char: str) -> str:
-    return " " if char.isspace() and char not in "\t\n" else _escaped(char)  # other alphabets have other blanks
+    return " " if char.isspace() and char not in "\t\n" else _escaped(char)  # other alphabets have their own spaces
 
 
 def _in_json(char: str) -> str:

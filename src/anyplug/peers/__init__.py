@@ -1,1 +1,1 @@
-"""Plugins whose processes run for longer than one call: start, restart, events, guards, panels."""
+"""Long-running plugins: start, restart, events, guards, panels."""

@@ -1,4 +1,4 @@
-"""What a host and the plugins that stay up say to each other beside calls: events, notices, panels, requests."""
+"""Messages between a host and long-running plugins besides calls: events, notices, panels, requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,15 +28,15 @@ from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.peers.subscribers import Audience
 
-DEEPEST_CALL = 4  # tools that call tools, as zot has it
-MOST_ASKED = 256  # calls of one extension's under way; it is told so, and may ask again later
-RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools that they call are free for others, too
+DEEPEST_CALL = 4  # tools that call tools, as in zot
+MOST_ASKED = 256  # running calls of one extension; beyond that it gets an error, and may try again later
+RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools they call stay available to others
 
 RunCall = Callable[[Plugin, str, dict[str, Any], Call | None, tuple[str, ...]], Awaitable[Result]]
 
 
 class Live:
-    """Who hears what: extensions of events, and whoever listens of what extensions say."""
+    """Delivers events to extensions, and extensions' messages to listeners."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Live:
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
     ) -> None:
-        """For peers that ask, `call` runs a tool of those in `snapshot`, and `reload` reads all plugins again.
+        """For extensions, `call` runs a tool in `snapshot`, and `reload` reads all plugins again.
 
-        `granted` says what a plugin may do: what happens to others concerns only those that were granted to see it.
+        `granted` returns what a plugin may do: events about others go only to plugins that were granted to see them.
         """
         self._tasks = tasks
         self._call = call
@@ -65,13 +65,13 @@ class Live:
         peers.report_to(self._said)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Tell all who subscribed to an event and may, in load order. Each hears events in the order they happen in."""
+        """Send an event to all subscribers that may see it, in load order. Each receives events in order."""
         given = {key: value for key, value in fields.items() if value is not None}
         for subscriber in self._who_hear(event):
             subscriber.hear(event, given)
 
     def tell_of_call(self, call: Call) -> None:
-        """Tell that a call is about to run."""
+        """Announce that a call is about to run."""
         for subscriber in self._who_hear("tool_call"):
             subscriber.hear_call(call)
 
@@ -81,17 +81,17 @@ class Live:
             subscriber.hear_result(call, result, has_run=has_run)
 
     def _who_hear(self, event: str) -> list[Subscriber]:
-        """Return those who subscribed to an event, and are granted to see what happens to others."""
+        """Return the subscribers of an event that were granted to see what happens to others."""
         subscribed = self._hearers.of(event)
         return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear all notices from now on; call what this gives to stop."""
+        """Register a callback for all notices; call the returned function to stop."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def notice(self, notice: Notice) -> None:
-        """Tell all who listen."""
+        """Send a notice to all listeners."""
         for listener in list(self._listeners):
             try:
                 listener(notice)
@@ -103,7 +103,7 @@ class Live:
         self.notice(PanelChanged(panel))
 
     def _said(self, peer: Any, said: msgspec.Struct | None) -> None:
-        """Take what a peer sent unasked; None if it has ended."""
+        """Handle an unsolicited frame of a peer; None if it has ended."""
         match said:
             case None:
                 self._forget(peer)
@@ -127,7 +127,7 @@ class Live:
         try:
             await self._reload()
         except StoreError:
-            pass  # all stays as it is; calls say what is wrong with the store
+            pass  # everything stays as it is; calls report what is wrong with the database
         plugin.reloaded(request)
 
     def _forget(self, peer: Any) -> None:
@@ -140,9 +140,9 @@ class Live:
             self._turns.pop((peer, depth), None)
 
     def _take_request(self, caller: ToolCaller, request: CallTool) -> None:
-        """Have a tool called because an extension asks for it, or say why not.
+        """Start a call that an extension requested, or answer why not.
 
-        Judged at once: what takes it back, or ends the call in which it asks, may stand right behind it.
+        Decided at once: its cancellation, or the end of the call in which it asks, may follow immediately.
         """
         place = (caller, request.id)
         if not request.id or place in self._asked:
@@ -168,7 +168,7 @@ class Live:
         question: Question | None,
         scope: anyio.CancelScope,
     ) -> None:
-        """Call a tool because an extension asked for it, in a call of its own or to decide about one, and answer."""
+        """Run a call that an extension requested, in one of its own calls or to decide about one, and answer."""
         chain = parent.chain if parent is not None else question.chain if question is not None else ()
         turn = self._turns.setdefault((caller, len(chain)), anyio.Semaphore(RUN_AT_ONCE))
         try:
@@ -195,7 +195,7 @@ def _refusal(
     name: str,
     under_way: int,
 ) -> str:
-    """Say why an extension may not have the tool of this full name called; empty if it may."""
+    """Return why an extension may not call the tool of this full name; empty if it may."""
     refusals = {
         "extension did not opt in to call_tool": not caller.may_call_tools,
         "call_tool requires a name and JSON object args": not request.name or not isinstance(request.args, dict),

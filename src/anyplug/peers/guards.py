@@ -1,12 +1,11 @@
-"""Interception: extensions that decide about an event before it happens, one after the other, in load order.
+"""Interception: extensions that decide about an event before it happens, one after another, in load order.
 
-The first block wins; rewrites chain. What it means if a guard is silent, gone or answers nonsense is the
-person's setting: `open` lets the event pass, as zot does, and notes it; `closed` refuses it. While a guard that
-somebody marked as required is down, what it guards is refused, and all if nobody knows what that is. One that is on
-its way up is waited for.
+The first block wins; rewrites chain. What happens if a guard is silent, gone or answers nonsense is a setting: `open`
+lets the event pass, as zot does, and records it; `closed` refuses it. While a required guard is down, what it guards is
+refused, or everything if that is unknown. A guard that is starting is waited for.
 
-Deciding about others is a permission. Who was not granted it is not asked; to somebody who relies on it, it is down.
-Who may refuse and was not granted to rewrite, and does so, has refused: what it wanted to be changed never passes
+Deciding about others is a permission. A guard without it is not asked; if it is required, it counts as down. A guard
+that may refuse but was not granted to rewrite, and rewrites anyway, has refused: what it wanted to change never passes
 unchanged.
 """
 
@@ -32,23 +31,23 @@ from anyplug.runtime.session.session import NotSent, PeerGone
 Rewrite = Callable[[GuardAnswer, Any], Any]  # raises BadAnswer
 
 LARGEST_PROMPT = 1 << 20  # bytes of a rewritten system prompt
-HEAR_S = 5.0  # longer than anybody has for it
+HEAR_S = 5.0  # longer than any caller waits
 HEAR_STEP_S = 0.05
-ASKED_AT_ONCE = 2  # questions that one guard has about calls which one plugin makes
-LONGEST_REASON = 2_000  # characters of what a guard says
+ASKED_AT_ONCE = 2  # concurrent questions to one guard about calls of one plugin
+LONGEST_REASON = 2_000  # characters of a guard's reason
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the guards made of an event."""
+    """The guards' decision about an event."""
 
-    value: Any  # the arguments, the text or the prompt, as the last of them left it
+    value: Any  # the arguments, text or prompt, as the last of them left it
     blocked_by: str = ""
     reason: str = ""
-    notes: tuple[str, ...] = ()  # who rewrote, said or missed what, for the record
+    notes: tuple[str, ...] = ()  # who rewrote, noted or missed what, for the record
     notes_by: tuple[str, ...] = ()  # the guard of each note
-    passed_over: tuple[str, ...] = ()  # of these, who was not heard although it should have been
-    is_unheard: bool = False  # who blocks did not say so: it could not be heard, and somebody relies on it
-    cure: str = ""  # of a block for want of a grant: what to type
+    passed_over: tuple[str, ...] = ()  # the guards that should have been asked but could not be
+    is_unheard: bool = False  # the blocking guard did not decide itself: it could not be asked, and is required
+    cure: str = ""  # for a missing grant: the command to type
 
 
 # By event: which of these permissions lets a plugin be asked, and which one it needs to change something.
@@ -61,7 +60,7 @@ ASKED_WITH = {
 
 
 def may_decide(granted: tuple[str, ...], event: str) -> bool:
-    """Whether a plugin with these grants is asked about an event."""
+    """Return whether a plugin with these grants is asked about an event."""
     return any(permissions.may(granted, permission) for permission in ASKED_WITH[event][0])
 
 
@@ -78,26 +77,29 @@ class Guards:
     ) -> None:
         """Ask nobody yet.
 
-        `why_absent` says why nothing of that name runs; `greeting`, whose agent they guard; `granted`, what one may do.
+        `why_absent` returns why nothing of that name runs; `greeting` describes the agent; `granted` returns what a
+        guard may do.
         """
         self._peers = peers
         self._granted = granted
         self._greeting = greeting
         self._why_absent = why_absent
-        self._known: dict[str, bool] = {}  # by event, whether anybody is concerned
-        self._turns: dict[tuple[str, str], anyio.Semaphore] = {}  # by guard, and by the plugin whose calls it judges
+        self._known: dict[str, bool] = {}  # by event, whether any guard is concerned
+        self._turns: dict[
+            tuple[str, str], anyio.Semaphore
+        ] = {}  # by guard, and by the plugin whose calls it decides about
         self._roll = peers.roll
         self.follow(settings)
 
     def follow(self, settings: Settings) -> None:
-        """Go by other settings from now on: whom the person relies on, and what silence means."""
+        """Use new settings from now on: which guards are required, and what silence means."""
         self._settings = settings
         self._required = {name for name, plugin in settings.plugins.items() if plugin.guard == "required"}
         closed = {name for name, plugin in settings.plugins.items() if plugin.on_silence == "closed"}
         self._relied_on = self._required | closed  # what they guard is refused while they cannot be asked
 
     def may_object(self, event: str) -> bool:
-        """Whether there is any guard that may have something against an event, so that all have to be asked."""
+        """Return whether any guard may object to an event, so that all must be asked."""
         if self._relied_on:
             return True
         if self._roll != self._peers.roll:
@@ -109,9 +111,9 @@ class Guards:
         return known
 
     async def tool_call(self, call: Call, asker: str = "") -> Ruling:
-        """Ask about a call. A rewrite must be an object that breaks the tool's schema in nothing new.
+        """Ask about a call. A rewrite must be an object that adds no violation of the tool's schema.
 
-        `asker` is the path of the plugin that asked for it, if one did: until it is ready, it cannot answer itself.
+        `asker` is the path of the plugin that made it, if any: until it is ready, it cannot answer itself.
         """
         schema = call.tool.input_schema
 
@@ -123,9 +125,9 @@ class Guards:
                 raise BadAnswer("modified_args is not an object")
             if json_values.is_too_deep(given):
                 raise BadAnswer(f"modified_args is unusable: {json_values.TOO_DEEP}")
-            had = violations(schema, now)  # which is the caller's, and no reason to leave its arguments as they are
+            had = violations(schema, now)  # the caller's own, and no reason to reject the rewrite
             if broken := [violation for violation in violations(schema, given) if violation not in had]:
-                raise BadAnswer(f"modified_args break the tool's schema: {broken[0]}")
+                raise BadAnswer(f"modified_args violate the tool's schema: {broken[0]}")
             return given
 
         fields = {"tool_id": call.id, "tool_name": call.tool.ruled_as}
@@ -145,7 +147,7 @@ class Guards:
         return await self._consult("turn_start", {}, "step", step, lambda _, now: now)
 
     async def assistant_message(self, text: str) -> Ruling:
-        """Ask about what the person is about to read; an empty replacement is none."""
+        """Ask about a message to the person; an empty replacement is ignored."""
         return await self._consult(
             "assistant_message", {}, "text", text, lambda answer, now: answer.replace_text or now
         )
@@ -155,8 +157,8 @@ class Guards:
     ) -> Ruling:
         """Ask about an agent's system prompt; nobody can block here.
 
-        They are told which conversation and which start of the agent it is for, if it says so, and whose agent it is:
-        as in the host's greeting, or in another, if it has another model by now.
+        The conversation, the start of the agent and its greeting are passed on if known; the greeting may differ from
+        the host's, if the agent has another model by now.
         """
 
         def rewritten(answer: GuardAnswer, now: Any) -> Any:
@@ -221,13 +223,13 @@ class Guards:
             value = word.value
             if word.block:
                 return _ruling(value, words)
-        # One that was there may have gone while others were asked.
+        # A guard may have gone while others were asked.
         if may_block and (absent := self._absent_one(value)):
             words.append(absent)
         return _ruling(value, words)
 
     def _turn(self, guard: Plugin, caller: str) -> AbstractAsyncContextManager[Any]:
-        """Let a guard be asked about a few calls of one plugin at a time.
+        """Ask a guard about only a few calls of one plugin at a time.
 
         Otherwise a plugin could make many large calls, so that the guard's time to answer runs out for other calls.
         """
@@ -236,20 +238,20 @@ class Guards:
         return self._turns.setdefault((guard.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
 
     async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
-        """Wait until what belongs to a key is up and has said whether it guards an event; give its place as it is then.
+        """Wait until a guard is running and has said whether it guards an event; return its place.
 
-        The wait ends at `until` in any case, and what it has said by then is kept, so that nobody waits for it another
-        time. Who asks is not waited for: it may be waiting for this.
+        The wait ends at `until` in any case; what it has said by then is stored, so that the wait is not repeated. The
+        asker is not waited for: it may be waiting for this.
         """
         place, has_waited = self._peers.at(key), False
         if place is not None and not self._may_decide(place, event):
-            return place  # whatever it says
+            return place  # whatever it answers
         while place is not None and self._is_awaited(place, event) and anyio.current_time() < until:
             if place.plugin.path == asker:
                 return place
             has_waited = True
             await anyio.sleep(HEAR_STEP_S)
-            place = self._peers.at(key)  # it may be another by now
+            place = self._peers.at(key)  # it may have been replaced
         if has_waited and place is not None and place.peer is not None:
             self._peers.note_offer(place, place.peer)
         return place
@@ -262,14 +264,14 @@ class Guards:
             return False
         if place.plugin.name in self._relied_on or event in place.guarded:
             return True
-        # One that has tools has most likely said all, ready or not.
+        # A guard with tools has most likely registered everything, ready or not.
         return not (place.has_said_all or peer.offer.tools)
 
     def _may_decide(self, place: Place, event: str) -> bool:
         return not _is_guard(place.plugin) or may_decide(self._granted(place.plugin), event)
 
     def _ungranted(self, place: Place, event: str, value: Any, *, may_block: bool) -> "_Word | None":
-        """Refuse if the person relies on a guard that lacks the grant; None if it is merely not asked."""
+        """Refuse if a required guard lacks the grant; None if it is simply not asked."""
         name, peer = place.plugin.name, place.on_duty
         is_relied_on = may_block and name in self._relied_on
         wants = event in place.guarded or (peer is not None and event in peer.intercepts)
@@ -282,14 +284,14 @@ class Guards:
         return None if may_block else _missing(name, value, f"{why} (`anyplug grant {name} {needed}`)")
 
     def _missed(self, place: Place, event: str) -> str:
-        """Say in what a guard is not there for an event; empty if it has nothing to say to it."""
+        """Return why a guard is unavailable for an event; empty if the event does not concern it."""
         name = place.plugin.name
         if not (place.guards(event) if name in self._required else event in place.guarded):
             return ""
         kind = "required guard" if name in self._required else "guard"
         if place.on_duty is None:
-            return f"the {kind} '{name}' is down: {place.reason or 'it is on its way up'}"
-        return f"the {kind} '{name}' has not said what it guards"
+            return f"the {kind} '{name}' is not running: {place.reason or 'it is still starting'}"
+        return f"the {kind} '{name}' has not reported what it guards"
 
     async def _ask(
         self,
@@ -301,7 +303,7 @@ class Guards:
         *,
         may_block: bool,
     ) -> "_Word":
-        """Hear one guard about an event."""
+        """Ask one guard about an event."""
         name = guard.plugin.name
         try:
             answer = await guard.intercept(event, chain)
@@ -309,7 +311,9 @@ class Guards:
             if answer.block and may_block:
                 return _Word(name, value, block=said or f"refused by extension {name}")
             after = self._rewritten(guard.plugin, event["event"], functools.partial(rewritten, answer, value), value)
-        except NotSent as not_sent:  # it was not silent: nobody could ask it, and so what settings say does not count
+        except (
+            NotSent
+        ) as not_sent:  # it was not silent: it could not be asked, so the setting for silence does not apply
             unasked = f"the guard '{name}' cannot be asked: {not_sent}"
             return _Word(name, value, block=unasked) if may_block else _missing(name, value, unasked)
         except (TimeoutError, PeerGone, BadAnswer) as error:
@@ -326,10 +330,9 @@ class Guards:
         return _Word(name, value, note=f"{name} noted: {said}" if said else "")
 
     def _rewritten(self, guard: Plugin, event: str, rewrite: Callable[[], Any], value: Any) -> Any:
-        """Return what a guard made of a value; or a refusal, if it wants a change that it was not granted to make.
+        """Return a guard's change of a value, or a refusal if it was not granted to make changes.
 
-        That goes for a change that could not be used as well: what it wanted changed never passes unchanged. Raises
-        BadAnswer.
+        That includes an unusable change: what it wanted to change never passes unchanged. Raises BadAnswer.
         """
         name, needed = guard.name, ASKED_WITH[event][1]
         may_rewrite = permissions.may(self._granted(guard), needed)
@@ -342,11 +345,11 @@ class Guards:
                 raise
         what = "the arguments of this call" if event == "tool_call" else "this text"
         held = "the call is refused" if event == "tool_call" else "the text is withheld"
-        refusal = f"the guard '{name}' wants to change {what} and was not granted {needed}, so {held}"
+        refusal = f"the guard '{name}' wants to change {what} but was not granted {needed}, so {held}"
         return _Word(name, value, block=refusal, cure=_granting(name, needed))
 
     def _unready(self, asker: str) -> str:
-        """Return who asks, if it has not said that it is ready; one that is can be asked about its own calls, too."""
+        """Return the asker if it is not ready; a ready one can be asked about its own calls, too."""
         for key in self._peers.keys:
             place = self._peers.at(key)
             if place is not None and place.plugin.path == asker:
@@ -354,24 +357,24 @@ class Guards:
         return ""
 
     def _absent_one(self, value: Any) -> "_Word | None":
-        """Refuse everything for a required guard that is not there at all, whatever it would guard."""
+        """Refuse everything for a required guard that is missing, whatever it would guard."""
         if not self._required:
             return None
         there = {place.plugin.name for place in self._peers.places}
         absent = next(iter(sorted(self._required - there)), "")
-        why = f"the required guard '{absent}' does not run: {self._why_absent(absent)}"
+        why = f"the required guard '{absent}' is not running: {self._why_absent(absent)}"
         return _unheard(absent, value, why) if absent else None
 
 
 class _Word(msgspec.Struct, frozen=True):
-    """What came of one guard."""
+    """The outcome of asking one guard."""
 
     guard: str
     value: Any  # as it left it
     note: str = ""  # for the record
-    block: str = ""  # why it may not be, if it may not
-    is_missing: bool = False  # it should have been heard, and was not
-    cure: str = ""  # if it is for want of a grant
+    block: str = ""  # the reason, if it blocks
+    is_missing: bool = False  # it should have been asked, but could not be
+    cure: str = ""  # if a grant is missing
 
 
 def _granting(name: str, needed: str) -> str:
@@ -383,11 +386,11 @@ def _unheard(guard: str, value: Any, why: str) -> _Word:
 
 
 def _missing(guard: str, value: Any, why: str) -> _Word:
-    return _Word(guard, value, note=f"{why}; it was passed over", is_missing=True)
+    return _Word(guard, value, note=f"{why}; it was skipped", is_missing=True)
 
 
 def _ruling(value: Any, words: list[_Word]) -> Ruling:
-    """Put together what came of all guards; who blocks is the last that is heard."""
+    """Combine the outcomes of all guards; the last one is the one that blocks."""
     blocking = words[-1] if words and words[-1].block else None
     return Ruling(
         value=value,
@@ -402,12 +405,12 @@ def _ruling(value: Any, words: list[_Word]) -> Ruling:
 
 
 def _short(reason: str) -> str:
-    """Cut a reason to what people read, and the audit keeps."""
+    """Shorten a reason to what people read and the audit keeps."""
     return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
 
 
 def _is_unheard(place: Place) -> bool:
-    """Whether nobody knows what an extension guards; plugins of other formats guard nothing."""
+    """Return whether it is unknown what an extension guards; plugins of other formats guard nothing."""
     return _is_guard(place.plugin) and not place.is_known
 
 
@@ -417,7 +420,7 @@ def _is_guard(plugin: Plugin) -> bool:
 
 
 def _concerns(place: Place, event: str) -> bool:
-    """Whether a place guards an event, or did, or may yet say so."""
+    """Return whether a place guards an event, or did, or may yet say so."""
     peer = place.on_duty
     if event in place.guarded:
         return True

@@ -1,4 +1,4 @@
-"""What extensions say on their own account, for whoever listens: a terminal, a web page, an agent, a test."""
+"""Extensions' own messages, for listeners: a terminal, a web page, an agent, a test."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ import msgspec
 
 from anyplug.model.types import Note, NotesCleared, SlashSubmitted, Submitted
 
-if TYPE_CHECKING:  # brings an event loop along, and who prints a note needs none
+if TYPE_CHECKING:  # imports an event loop, which printing a note does not need
     from anyplug.peers.panels import Panel
 
 MOST_NOTES = 1_000  # of one call or slash command
@@ -15,13 +15,13 @@ LONGEST_NOTES = 1 << 20  # characters of all of them
 
 
 class PanelChanged(msgspec.Struct, frozen=True):
-    """A panel was opened, drawn anew or closed."""
+    """A panel was opened, redrawn or closed."""
 
     panel: "Panel"
 
 
 class SnapshotChanged(msgspec.Struct, frozen=True):
-    """There is something else to call."""
+    """What can be called has changed."""
 
 
 Notice = Note | NotesCleared | Submitted | SlashSubmitted | PanelChanged | SnapshotChanged
@@ -29,17 +29,17 @@ Listener = Callable[[Notice], None]
 
 
 def note_taker(notes: list[Note]) -> Listener:
-    """Return what keeps the notes that it hears, as many as a person would read: an extension may say more."""
+    """Return a listener that collects notes, as many as a person would read: an extension may send more."""
     return _bounded(notes.append, lambda notice: notice if isinstance(notice, Note) else None)
 
 
 def text_taker(notes: list[Note]) -> Listener:
-    """Return what keeps as notes which texts and commands are to be sent, where nobody is there to send them."""
+    """Return a listener that collects texts and commands to be sent as notes, if nobody can send them."""
     return _bounded(notes.append, _as_note)
 
 
 def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
-    """Return what says at once what one plugin wants a person to know, or does that nobody here sees."""
+    """Return a listener that passes on at once what one plugin tells the person, or does invisibly."""
     open_panels: set[str] = set()
 
     def noted(notice: Notice) -> Note | None:
@@ -58,13 +58,13 @@ def note_teller(plugin: str, tell: Callable[[str], None]) -> Listener:
 
 
 def lines_of(note: Note) -> list[str]:
-    """Return a note's lines for a person, each with its plugin, so that none passes for one of ours."""
+    """Return a note's lines for a person, each with its plugin's name, so that none passes for one of ours."""
     level = " ".join(note.level.split())
     return [f"[{note.plugin}] {level}: {line}" for line in note.message.splitlines()]
 
 
 def _as_note(notice: Notice) -> Note | None:
-    """Say what is to be sent, where nobody is there to send it."""
+    """Convert what should be sent to a note, if nobody can send it."""
     if isinstance(notice, Submitted | SlashSubmitted):
         return Note(notice.plugin, "info", f"it wants this sent as if you had typed it: {notice.text}")
     return None

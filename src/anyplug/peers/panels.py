@@ -1,9 +1,9 @@
-"""Panels: what extensions show in a place of their own, as data, so that a terminal, a web page and a test agree.
+"""Panels: what extensions show in their own area, as data, so that a terminal, a web page and a test agree.
 
-Esc and Ctrl-C close a panel; every other key goes to its owner. Pasted text arrives as one key for each character.
+Esc and Ctrl-C close a panel; every other key goes to its owner. Pasted text arrives as one key per character.
 
-Keys go one at a time, as a person's do: the next when the panel was drawn anew, or after a moment. zot's own SDK sees
-to each key in a goroutine of its own, so that keys which come all at once are seen to in any order.
+Keys are sent one at a time, like a person's: the next when the panel was redrawn, or after a moment. zot's own SDK
+handles each key in its own goroutine, so keys that arrive all at once are handled in any order.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from anyplug.formats.shared.features import PanelContent, PanelOwner, PanelRende
 
 KEYS = frozenset(
     ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
-)  # what an extension may be told
+)  # what an extension may receive
 LONGEST_PASTE = 50_000  # characters, each of which is a frame
-PACE_S = 0.02  # between keys, if the panel is not drawn anew for the one before
+PACE_S = 0.02  # between keys, if the panel is not redrawn for the previous one
 MOST_OPEN = 16  # panels of one extension; people look at one
 CLOSING = frozenset({"esc", "ctrl-c"})
 ALIASES = {
@@ -34,7 +34,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """A panel as it stands."""
+    """A panel's present content."""
 
     id: str
     owner: str  # the plugin
@@ -45,36 +45,36 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Keys:
-    """The keys for one panel, on their way to its owner."""
+    """The pending keys for one panel."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
-        self._pause: asyncio.TimerHandle | None = None  # since the last one went
+        self._pause: asyncio.TimerHandle | None = None  # since the last key was sent
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, key: Callable[[], None]) -> None:
-        """Send a key when those before it are through."""
+        """Send a key after those before it."""
         self._waiting.append(key)
         if self._pause is None:
             self.go_on()
 
     def go_on(self) -> None:
-        """Send the next one: its owner has taken in the last one, or had the time."""
+        """Send the next key: its owner has handled the last one, or had enough time."""
         self._end_pause()
         if self._waiting:
             self._waiting.popleft()()
             self._pause = asyncio.get_running_loop().call_later(PACE_S, self.go_on)
 
     def flush(self) -> None:
-        """Send all that is left at once."""
+        """Send all remaining keys at once."""
         self._end_pause()
         while self._waiting:
             self._waiting.popleft()()
 
     def drop(self) -> None:
-        """Send nothing more."""
+        """Discard the remaining keys."""
         self._end_pause()
         self._waiting.clear()
 
@@ -88,7 +88,7 @@ class Panels:
     """The panels of one host. The one opened last has the focus."""
 
     def __init__(self, changed: Callable[[Panel], None]) -> None:
-        """Begin with none; `changed` hears of every opening, redrawing and closing."""
+        """Start with none; `changed` is called at every opening, redrawing and closing."""
         self._changed = changed
         self._open: dict[tuple[str, str], tuple[PanelOwner, Panel]] = {}
         self._keys: dict[tuple[str, str], _Keys] = {}  # of the open ones
@@ -99,7 +99,7 @@ class Panels:
         return [panel for _, panel in self._open.values()]
 
     def show(self, peer: PanelOwner, given: PanelContent) -> Panel:
-        """Open a panel, or open it anew. Of an extension that has too many, the one opened first closes."""
+        """Open a panel, or reopen it. If an extension has too many, its oldest one closes."""
         owner = peer.plugin.name
         panel = Panel(
             id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
@@ -114,7 +114,7 @@ class Panels:
         return panel
 
     def render(self, peer: PanelOwner, frame: PanelRender) -> None:
-        """Draw an open panel anew; one that is not open is left alone. An empty title keeps the old one."""
+        """Redraw an open panel; ignore one that is not open. An empty title keeps the old one."""
         place = (peer.plugin.name, frame.panel_id)
         if place in self._open:
             before = self._open[place][1]
@@ -126,7 +126,7 @@ class Panels:
             self._changed(panel)
 
     def closed(self, peer: PanelOwner, name: str) -> None:
-        """Close a panel because its owner says so."""
+        """Close a panel at its owner's request."""
         self._take_away((peer.plugin.name, name))
 
     def gone(self, peer: PanelOwner) -> None:
@@ -148,7 +148,7 @@ class Panels:
             self._keys[place].add(functools.partial(self._open[place][0].press_key, panel.id, name, sign))
 
     def paste(self, panel: Panel, text: str) -> str:
-        """Send pasted text, character by character, with line breaks as Enter; give what was more than can be sent."""
+        """Send pasted text, character by character, with line breaks as Enter; return what is too long to send."""
         room = max(0, LONGEST_PASTE - len(self._keys.get((panel.owner, panel.id), ())))
         for line_number, line in enumerate(LINE_BREAK.split(text[:room])):
             if line_number:
@@ -158,7 +158,7 @@ class Panels:
         return text[room:]
 
     def close(self, panel: Panel) -> None:
-        """Close a panel because the person wants it, and tell its owner."""
+        """Close a panel at the person's request, and tell its owner."""
         place = (panel.owner, panel.id)
         if place in self._open:
             self._keys[place].flush()
@@ -173,7 +173,7 @@ class Panels:
 
 
 def normalise(key: str, text: str = "") -> tuple[str, str]:
-    """Name a key as the guide does; what has no name there is `unknown`."""
+    """Name a key as in the guide; a key without a name there is `unknown`."""
     if key == "rune":
         return "rune", text
     if len(key) == 1 and not CONTROL.match(key):

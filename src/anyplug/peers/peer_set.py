@@ -1,7 +1,7 @@
-"""The plugins that stay up: a place for each of their processes, in the order in which they load.
+"""The long-running plugins: a place for each of their processes, in load order.
 
-Places are swapped when other plugins are loaded: what is to be replaced finishes its calls first, and its successor
-waits for that. How what belongs to a place is kept up is the matter of `upkeep`.
+Places are swapped when other plugins are loaded: what is replaced finishes its calls first, and its successor waits for
+that. `supervisor` keeps the process of a place running.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,14 +24,14 @@ from anyplug.peers.slot import Place, Wanted
 from anyplug.peers.supervisor import Upkeep
 from anyplug.secrets.redaction import Secrecy
 
-HEAR_S = 10.0  # for those that have to start first, and then have the time that they have for `ready`
+HEAR_S = 10.0  # for those that must start first, and then have their time to become ready
 HEAR_STEP_S = 0.05
 
 Said = Callable[[Any, msgspec.Struct | None], None]
 
 
 class Peers:
-    """All plugins of a host that stay up. Their tasks live in the host's task group."""
+    """All long-running plugins of a host. Their tasks live in the host's task group."""
 
     def __init__(
         self,
@@ -46,9 +46,8 @@ class Peers:
     ) -> None:
         """Start nothing yet.
 
-        `start` gives what a plugin is started with, `secrecy` what hides its secrets; `changed` hears that there is
-        something else to call. `greeting` is what they are told of the agent that they work for; `tell` hears of starts
-        that take long.
+        `start` returns what a plugin is started with, `secrecy` what masks its secrets; `changed` is called when what
+        can be called changed. `greeting` describes the agent that they work for; `tell` is called about slow starts.
         """
         self._settings = catalog.settings
         self._store = catalog.store
@@ -60,31 +59,31 @@ class Peers:
         self._changed = changed
         self._said: Said = _unheard
         self._places: dict[tuple[str, str], Place] = {}
-        self._leaving: dict[tuple[str, str], Place] = {}  # that are to leave, and may have
-        self._is_over = False  # the host ends, and nothing is started any more
-        self.roll = 0  # grows whenever somebody comes, goes or registers something
+        self._leaving: dict[tuple[str, str], Place] = {}  # leaving, or already gone
+        self._is_over = False  # the host is ending, and nothing is started any more
+        self.roll = 0  # grows whenever a process starts, ends or registers something
 
     def report_to(self, said: Said) -> None:
-        """Have somebody hear of the frames that nobody asked for, and, with None for a frame, of each peer's end."""
+        """Register a callback for unsolicited frames, and, with None for a frame, for each peer's end."""
         self._said = said
 
     @property
     def up(self) -> list[Any]:
-        """Those that run, in load order."""
+        """The running ones, in load order."""
         return [place.peer for place in self._places.values() if place.peer is not None]
 
     @property
     def keys(self) -> list[tuple[str, str]]:
-        """Which places there are, in load order; `at` gives the one that is there now."""
+        """The keys of all places, in load order; `at` returns the present place."""
         return list(self._places)
 
     def at(self, key: tuple[str, str]) -> Place | None:
-        """Return a place, as long as it is there."""
+        """Return a place, if it still exists."""
         return self._places.get(key)
 
     @property
     def places(self) -> list[Place]:
-        """The places of all that should be up, whether they are or not, in load order."""
+        """All places, whether their process is running or not, in load order."""
         return list(self._places.values())
 
     def of(self, plugin: Plugin) -> list[Place]:
@@ -93,11 +92,11 @@ class Peers:
         return [place for place in found if place is not None]
 
     def has_begun(self, plugin: Plugin) -> bool:
-        """Whether anything of a plugin was started, whatever became of it."""
+        """Return whether anything of a plugin was started, whatever became of it."""
         return any(not place.is_unused for place in self.of(plugin))
 
     def has_other_rights(self, plugin: Plugin, rights: Rights) -> bool:
-        """Whether a plugin was started with other rights than it has now."""
+        """Return whether a plugin was started with rights other than its present ones."""
         for process in plugin.processes:
             place = self._places.get((plugin.path, process))
             if place is not None and place.rights != rights:
@@ -105,23 +104,23 @@ class Peers:
         return False
 
     def follow(self, settings: Settings) -> None:
-        """Start by other settings from now on; `swap` starts anew what runs by those before."""
+        """Use new settings for future starts; `swap` restarts what runs with the old ones."""
         self._settings = settings
         self._upkeep.follow(settings)
 
     def swap(
         self, wanted: list[Wanted], renew: Callable[[Plugin], bool] = lambda _: False
     ) -> Callable[[], Awaitable[None]]:
-        """Run just these from now on; those that are others now, or are to be renewed, are started anew.
+        """Replace the running set, restarting what changed or must be renewed.
 
-        All of it is begun here, and the host's own tasks see to it. What this gives waits until each is up, or failed
-        to start once: what is tried again holds nobody up, and neither does what waits for calls of what it replaces.
+        Everything is begun here, and runs in the host's own tasks. The returned function waits until each is running,
+        or failed to start once: neither retries nor waiting for replaced processes' calls delay it.
         """
         before, self._places = self._places, {}
         going = {key: place for key, place in self._leaving.items() if not place.over.is_set()}
         self.roll += 1
         begun: list[Place] = []
-        for one in [] if self._is_over else wanted:  # somebody may still have been looking when the host ended
+        for one in [] if self._is_over else wanted:  # a load may still have been running when the host ended
             known = offers.stored(self._store, one.plugin, one.digest)
             for process in one.plugin.processes:
                 key = (one.plugin.path, process)
@@ -132,12 +131,12 @@ class Peers:
                     place = Place(one, process, known.get(process), place or going.get(key))
                     if not place.guarded and not place.is_known:
                         place.guarded = frozenset(self._last_offer(one.plugin, process).intercepts)
-                if place.is_unused and (one.at_once or self._must_run(place)):  # also if somebody relies on it since
+                if place.is_unused and (one.at_once or self._must_run(place)):  # also if it has become required since
                     begun.append(place)
                 self._places[key] = place
         self._leaving = going | before
         leaving = [place.over for place in before.values() if not place.is_busy]
-        # The next attempt has an event of its own.
+        # The next attempt has its own event.
         attempts = [place.settled for place in begun if not any(replaced.is_busy for replaced in place.before)]
         for place in begun:
             self._upkeep.begin(place)
@@ -151,22 +150,22 @@ class Peers:
         return settle
 
     async def come_up(self) -> None:
-        """Wait for what others have begun to start, but for what waits for the calls of what it replaces.
+        """Wait for what others have begun to start, except for what waits for replaced processes' calls.
 
-        Not to be waited for by what a plugin asks for while it comes up.
+        Must not be awaited on behalf of a plugin that is starting.
         """
         for place in self.places:
             if place.is_coming_up and place.is_free:
                 await place.settled.wait()
 
     def begin_idle(self) -> None:
-        """Start what waits to be needed."""
+        """Start the deferred plugins."""
         for place in self._places.values():
             if place.health == "idle" and not place.is_ending:
                 self._upkeep.begin(place)
 
     async def hear_out(self, is_known: Callable[[], bool]) -> None:
-        """Wait until something is known, or all who have not said that they are ready have had their time."""
+        """Wait until something is known, or all plugins that are not ready have had their time."""
         unsure = [place for place in self._places.values() if place.may_offer_more]
         for place in unsure:
             if place.health == "idle" and not place.is_ending:
@@ -179,7 +178,7 @@ class Peers:
                 self.note_offer(place, place.peer)
 
     async def reach(self, plugin: Plugin, process: str = "") -> Any:
-        """Return a process that is up, waiting for one that is on its way; raises Unavailable."""
+        """Return a running process, waiting for one that is starting; raises Unavailable."""
         place = await self._came_up(plugin, process)
         while place is not self._places.get((plugin.path, process)):  # it was replaced meanwhile
             place = await self._came_up(plugin, process)
@@ -188,19 +187,19 @@ class Peers:
         if place.peer is None:
             raise Unavailable(
                 f"plugin '{plugin.name}' is not running: {place.reason}",
-                f"`anyplug logs {plugin.name}` shows what it said; mend it and try again. Where a host stays up, "
-                f"that takes `anyplug reload {plugin.name}`, for agents `builtin.reload_plugins`, or `host.reload`",
+                f"`anyplug logs {plugin.name}` shows its output; fix it and try again. With a daemon, run `anyplug "
+                f"reload {plugin.name}` then; agents call `builtin.reload_plugins`, programs `host.reload`",
             )
         return place.peer
 
     async def _came_up(self, plugin: Plugin, process: str) -> Place:
-        """Return the place of a process once it is up, or failed to be; raises Unavailable if there is none.
+        """Return the place of a process once it is running, or failed to start; raises Unavailable if there is none.
 
-        What was replaced meanwhile is given as it is.
+        A place that was replaced meanwhile is returned as it is.
         """
         place = self._places.get((plugin.path, process))
         if place is None:
-            raise Unavailable(f"plugin '{plugin.name}' is not running", f"`anyplug show {plugin.name}` says why")
+            raise Unavailable(f"plugin '{plugin.name}' is not running", f"`anyplug show {plugin.name}` shows why")
         if place.peer is not None and place.peer.session is not None and place.peer.session.is_given_up:
             await place.peer.session.left()
         if place.is_ending:
@@ -214,9 +213,9 @@ class Peers:
         return place
 
     async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
-        """Return a plugin's places once it is known how each does: idle ones are started, none is waited for twice.
+        """Return a plugin's places once their state is known: idle ones are started, none is waited for twice.
 
-        `retry`: start also what failed some time ago, and is not tried again by itself.
+        `retry`: also start what failed earlier and is not retried by itself.
         """
         places = self.of(plugin)
         for place in places:
@@ -231,10 +230,10 @@ class Peers:
         return places
 
     async def stop_all(self, *, at_once: bool) -> None:
-        """Let all of them leave, at the same time; no other is started.
+        """End all of them at the same time, and start no others.
 
-        Unless at once, one that is at its first start since its approval may first say all that it offers: what it
-        registers at a later start is held back, so a call that is done early must not cut that short.
+        Unless `at_once`, a process at its first start since its approval may finish registering: what it registers at a
+        later start is held back, so a quick call must not cut that short.
         """
         self._is_over = True
         places, self._places = list(self._places.values()), {}
@@ -254,11 +253,11 @@ class Peers:
         return pinned is not None and pinned.run == place.run
 
     def note_offer(self, place: Place, peer: Peer) -> None:
-        """Keep what a peer registered, and say that there is something else to call."""
+        """Store what a peer registered, and report the change."""
         had_said_all = place.has_said_all
         place.take(clean_offer(self._secrecy(place.plugin).offer(peer.offer)))
         self.roll += 1
-        is_news = peer.has_said_all or not had_said_all  # else what is kept says more
+        is_news = peer.has_said_all or not had_said_all  # otherwise the stored offer is more complete
         if is_news and not place.plugin.explicit and place in self.of(place.plugin):
             known = {other.process: other.offer for other in self.of(place.plugin) if other.offer and other.is_known}
             offers.save(self._store, place.plugin, place.digest, known)
@@ -273,30 +272,30 @@ class Peers:
             self._approvals.pin(
                 place.plugin, place.process, place.run, place.offer, place.digest, is_starting=is_starting
             )
-        except StoreError as error:  # it is tried again when it next registers something
+        except StoreError as error:  # retried when it next registers something
             self._tell(f"the tools of '{place.plugin.name}' cannot be pinned: {error.message}")
 
     def stirred(self) -> None:
-        """Note that somebody came, went or registered something."""
+        """Record that a process started, ended or registered something."""
         self.roll += 1
 
     def changed(self) -> None:
-        """Say that there may be something else to call."""
+        """Report that what can be called may have changed."""
         self._changed()
 
     def said(self, peer: Any, frame: msgspec.Struct | None) -> None:
-        """Pass on what a peer said on its own account; None if it has ended."""
+        """Pass on a peer's own message; None if it has ended."""
         self._said(peer, frame)
 
     def _last_offer(self, plugin: Plugin, process: str) -> Offer:
-        """Return what it offered when it last ran, whatever its digest was then."""
+        """Return what it offered in its last run, with any digest."""
         return offers.stored(self._store, plugin, "").get(process, Offer())
 
     def _must_run(self, place: Place) -> bool:
-        """Whether it has to be up although nobody needs its tools: it sees what happens, or may.
+        """Return whether it must run although its tools are not needed: it observes events, or may.
 
-        One that has not said all may yet say that it does; one with tools most likely does not, unless the person
-        relies on it.
+        One that has not registered everything may yet say so; one with tools most likely does not, unless it is
+        required.
         """
         offer, settings = place.offer, self._settings.of(place.plugin.name)
         if not place.is_known or offer is None or offer.must_run or settings.guard == "required":
@@ -305,4 +304,4 @@ class Peers:
 
 
 def _unheard(_peer: Any, _frame: msgspec.Struct | None) -> None:
-    """Take note of nothing."""
+    """Ignore the frame."""

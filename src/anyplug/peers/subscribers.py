@@ -1,4 +1,4 @@
-"""Whom an event concerns: who is told of it, and who decides about it, among the plugins that are up."""
+"""Which running plugins receive an event, and which decide about it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,10 @@ from anyplug.peers.peer_set import Peers
 
 
 class Audience:
-    """Those who are up and whom an event concerns, kept as long as nobody comes, goes or registers anything."""
+    """The running peers that an event concerns, cached until one starts, ends or registers something."""
 
     def __init__(self, peers: Peers, concerns: Callable[[Any, str], bool]) -> None:
-        """`concerns` says whether an event of that name concerns a peer."""
+        """`concerns` returns whether an event of that name concerns a peer."""
         self._peers = peers
         self._concerns = concerns
         self._known: dict[str, tuple[Any, ...]] = {}

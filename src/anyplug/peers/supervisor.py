@@ -1,8 +1,8 @@
-"""Keeps one process of a plugin up: starts it, waits for its end, starts it again, or gives it up.
+"""Keep one process of a plugin running: start it, wait for its end, restart it, or give it up.
 
-One that crashed is started again after a pause that grows; after several crashes in a row it is given up, with the
-reason, until somebody asks for it again. One that has run for a while starts with a clean slate. Formats whose plugins
-need not be up all the time have them started when they are next needed.
+A crashed process is restarted after a growing pause; after several crashes in a row it is given up, with the reason,
+until it is requested again. After a long run the count starts over. Plugins of formats that need not run all the time
+are restarted when they are next needed.
 """
 
 import asyncio
@@ -28,35 +28,35 @@ from anyplug.runtime.session.session import PeerGone
 from anyplug.secrets.redaction import Secrecy
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
-STEADY_S = 60.0  # a run of this length forgives the crashes before it
-SLOW_S = 5.0  # of a start, then people hear of it; nearly all take less than one
-DRAIN_S = 30.0  # how long calls under way may hold up the end of what is to be replaced
+STEADY_S = 60.0  # a run of this length resets the count of crashes
+SLOW_S = 5.0  # of a start, before people are told; nearly all take less than one
+DRAIN_S = 30.0  # how long running calls may delay the end of what is replaced
 DRAIN_STEP_S = 0.01
 STOPPED = "was stopped by the host"
 
 
 class Watcher(Protocol):
-    """Who hears how all places of a host do."""
+    """Is told about the state of all places of a host."""
 
     def stirred(self) -> None:
-        """Hear that somebody came, went or registered something."""
+        """Record that a process started, ended or registered something."""
         ...
 
     def changed(self) -> None:
-        """Hear that there may be something else to call."""
+        """Report that what can be called may have changed."""
         ...
 
     def note_offer(self, place: Place, peer: Peer) -> None:
-        """Hear that a peer offers something else than it did."""
+        """Record that a peer's offer changed."""
         ...
 
     def said(self, peer: Any, frame: msgspec.Struct | None) -> None:
-        """Hear what a peer said on its own account; None if it has ended."""
+        """Pass on a peer's own message; None if it has ended."""
         ...
 
 
 class Upkeep:
-    """How the places of one host are kept up. Its tasks live in the host's task group."""
+    """Keeps the processes of one host running. Its tasks live in the host's task group."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Upkeep:
         greeting: Greeting,
         tell: Callable[[str], None],
     ) -> None:
-        """Start nothing yet. `start` gives what a plugin is started with, `secrecy` what hides its secrets.
+        """Start nothing yet. `start` returns what a plugin is started with, `secrecy` what masks its secrets.
 
-        `tell` hears of a start that takes long: somebody may wait for it, and wonder.
+        `tell` is called about a slow start: somebody may be waiting for it.
         """
         self._home = catalog.home
         self._settings = catalog.settings
@@ -83,31 +83,31 @@ class Upkeep:
         self._tell = tell
 
     def follow(self, settings: Settings) -> None:
-        """Start by other settings from now on."""
+        """Use new settings for future starts."""
         self._settings = settings
 
     def begin(self, place: Place) -> None:
-        """Start what belongs to a place, and keep it up."""
+        """Start the process of a place, and keep it running."""
         place.begin()
         self._tasks.start_soon(self._keep_up, place)
 
     async def retire(self, place: Place) -> None:
-        """Let a place's calls end, for a bounded time, and then the process."""
+        """Let a place's calls end, for a limited time, and then the process."""
         with anyio.move_on_after(DRAIN_S):
             while place.is_busy:
                 await anyio.sleep(DRAIN_STEP_S)
         await self.end(place)
 
     async def end(self, place: Place) -> None:
-        """Let a place's process leave now."""
+        """End a place's process now."""
         place.scope.cancel()
         with anyio.CancelScope(shield=True):
-            if place.health != "idle":  # else it never began, or has ended
+            if place.health != "idle":  # otherwise it never began, or has ended
                 await place.over.wait()
         place.empty()
 
     async def _keep_up(self, place: Place) -> None:
-        """Run what belongs to a place, again and again, until it is retired, given up or not needed."""
+        """Run the process of a place, again and again, until it is retired, given up or not needed."""
         try:
             with place.scope:
                 for replaced in place.before:
@@ -116,12 +116,16 @@ class Upkeep:
                 while place.health == "restarting":
                     attempt = place.settled
                     await self._run_once(place)
-                    attempt.set()  # whoever waited for this one learns how it went
+                    attempt.set()  # tell those who waited for this attempt
                     self._watcher.changed()
                     await self._pause(place, attempt)
         except Exception as error:  # noqa: BLE001 - a fault of ours with this plugin must not end the others
-            place.peer, place.health, place.reason = None, "given_up", f"anyplug itself failed with it: {error!r}"
-            said = {"message": f"keeping plugin '{place.plugin.name}' up failed", "exception": error}
+            place.peer, place.health, place.reason = (
+                None,
+                "given_up",
+                (f"anyplug itself failed while running it: {error!r}"),
+            )
+            said = {"message": f"keeping plugin '{place.plugin.name}' running failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)
             self._watcher.stirred()
             place.settled.set()
@@ -132,17 +136,17 @@ class Upkeep:
             place.settled.set()
 
     async def _pause(self, place: Place, attempt: anyio.Event) -> None:
-        """Wait before the next attempt, if there is to be one."""
+        """Wait before the next attempt, if there is one."""
         if place.health != "restarting":
             place.settled.set()
             return
-        if place.settled is attempt:  # it never came up; whoever waits since one did waits for the next
+        if place.settled is attempt:  # it never started; those who wait since then wait for the next
             place.settled = anyio.Event()
         await anyio.sleep(PAUSES_S[place.crashes - 1])
         place.restarts += 1
 
     async def _run_once(self, place: Place) -> None:
-        """Run a place's peer from its start to its end, and decide by how it did whether it is started again."""
+        """Run a place's peer from its start to its end, and decide whether it is restarted."""
         began, ended = time.monotonic(), anyio.Event()
         start: Start | None = None
         peer: Peer | None = None
@@ -157,7 +161,7 @@ class Upkeep:
             how = await self._stay_up(place, peer, ended)
         except AnyplugError as error:
             self._explain(place, start, error)
-            how = f"did not come up: {error.message}"
+            how = f"did not start: {error.message}"
         finally:
             if peer is not None:
                 place.session = getattr(peer, "session", None) or place.session  # it may have failed before it had one
@@ -173,7 +177,7 @@ class Upkeep:
     @contextmanager
     def _telling_if_slow(self, place: Place) -> Iterator[None]:
         name = place.plugin.name
-        said = f"{name} is still starting; `anyplug logs {name} -f` shows what it says"
+        said = f"{name} is still starting; `anyplug logs {name} -f` shows its output"
         timer = asyncio.get_running_loop().call_later(SLOW_S, self._tell, said)
         try:
             yield
@@ -181,7 +185,7 @@ class Upkeep:
             timer.cancel()
 
     async def _stay_up(self, place: Place, peer: Peer, ended: anyio.Event) -> str:
-        """Have a peer that has started stand at its place until it ends, or is to end; gives how it ended."""
+        """Keep a started peer in its place until it ends, or should end; return how it ended."""
         try:
             place.fill(peer)
             self._watcher.note_offer(place, peer)
@@ -198,7 +202,7 @@ class Upkeep:
         return f"ended: {peer.gone.reason}"
 
     def _explain(self, place: Place, start: Start | None, error: AnyplugError) -> None:
-        """Keep why a peer did not come up, with the grant that it seems to lack, and its secrets hidden."""
+        """Store why a peer did not start, with the grant that it seems to lack, and its secrets masked."""
         place.refusal = error if isinstance(error, NotEnforceable) else None
         if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
             error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
@@ -206,7 +210,7 @@ class Upkeep:
         place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
 
     def _log_end(self, place: Place, peer: Peer, how: str) -> None:
-        """Write into the log how a run ended, in one line: what it said itself stands above."""
+        """Log how a run ended, in one line; its own output is above."""
         session = getattr(peer, "session", None)  # it may have been stopped before it had one
         if how == STOPPED and session is not None and session.gone is not None:
             how = f"{how}: {session.gone.reason}"
@@ -233,7 +237,7 @@ class Upkeep:
 
 
 def _decide(place: Place, *, is_restarted: bool) -> None:
-    """Decide what becomes of a place whose peer has ended, or did not come up."""
+    """Decide what becomes of a place whose peer has ended, or did not start."""
     if place.refusal is not None:
         place.health = "given_up"  # trying again changes nothing
     elif not is_restarted:
@@ -246,12 +250,12 @@ def _decide(place: Place, *, is_restarted: bool) -> None:
 
 
 def _label(place: Place) -> str:
-    """Name what runs at a place, for the log."""
+    """Name a place's process, for the log."""
     return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
 
 
 class _Ear:
-    """What one run of a peer reports to."""
+    """Receives the reports of one run of a peer."""
 
     def __init__(self, watcher: Watcher, place: Place, ended: anyio.Event) -> None:
         self._watcher = watcher
@@ -261,7 +265,7 @@ class _Ear:
 
     def registered(self, peer: Peer) -> None:
         self._watcher.stirred()
-        # Before it is ready, its start tells of everything at once; later, many come in one go, too.
+        # Before it is ready, its start reports everything at once; later, many come together, too.
         if self._place.peer is peer and not self._is_noting:
             self._is_noting = True
             asyncio.get_running_loop().call_soon(self._note, peer)
@@ -274,7 +278,7 @@ class _Ear:
         self._watcher.said(peer, frame)
 
     def ended(self, peer: Peer, gone: PeerGone) -> None:
-        if self._place.peer is peer:  # at once, so that nobody is sent to the dead
+        if self._place.peer is peer:  # at once, so that nothing is sent to the dead process
             self._place.lose(peer)
             self._watcher.stirred()
         self._ended.set()

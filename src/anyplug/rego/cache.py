@@ -11,7 +11,7 @@ _kept: OrderedDict[str, Policies] = OrderedDict()
 
 
 def compile(modules: Mapping[str, str], *, data: Any = None) -> Policies:
-    """Compile a policy set: texts by file name. What was compiled before is given again, unless it comes with data.
+    """Compile a policy set: texts by file name. A set that was compiled before is reused, unless it comes with data.
 
     Raises RegoErrors.
     """

@@ -1,4 +1,4 @@
-"""The face of a compiled policy set: evaluate a path, or ask a query."""
+"""The interface of a compiled policy set: evaluate a path or a query."""
 
 import hashlib
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What an evaluation gave: a value or nothing, what was printed, which builtins failed on the way."""
+    """The result of an evaluation: a value or nothing, what was printed, which builtins failed on the way."""
 
     defined: bool
     value: Any
@@ -44,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What one of several references gave: a value, None if it is undefined, or the error that kept it from one."""
+    """The result of one of several references: a value, None if it is undefined, or the error that kept it from one."""
 
     value: Any
     error: EvalError | None = None
@@ -119,7 +119,7 @@ class Prepared:
 
 
 class Policies:
-    """A policy set that was accepted. It holds no state of evaluations, and may be used by several threads."""
+    """A valid policy set. It keeps no state between evaluations, and may be used by several threads."""
 
     def __init__(self, modules: Mapping[str, str], data: Any = None, *, traced: bool = False) -> None:
         """Compile; raises RegoErrors."""
@@ -238,7 +238,7 @@ def _document(data: Any) -> Object:
 
 
 def _guarded(run: Any, context: Context, *found: list[tuple[Any, ...]]) -> Any:
-    """Run generated code: whatever goes wrong in it is an EvalError, so that nobody takes it for an answer."""
+    """Run generated code: whatever goes wrong in it is an EvalError, so that it is never mistaken for an answer."""
     try:
         return run(context, *found)
     except RegoError:

@@ -1,1 +1,1 @@
-"""Processes and bytes; has never heard of a tool."""
+"""Processes and bytes. Knows nothing about tools."""

@@ -1,8 +1,8 @@
-"""Whether anything stirred in some folders, by one question to the kernel: inotify, on Linux.
+"""Detect changes in watched folders with inotify, on Linux.
 
-It sees what programs on this machine do by a path below those folders, before their system call comes back. It does
-not see what is changed by another hard link or through mapped memory, on other machines of a network, or by moving a
-folder above.
+It sees what programs on this machine do through a path below those folders, before their system call returns. It does
+not see changes through another hard link or mapped memory, on other machines of a network, or by moving a parent
+folder.
 """
 
 import array
@@ -18,29 +18,31 @@ CHANGES = 0x002 | 0x004 | 0x008 | 0x040 | 0x080 | 0x100 | 0x200 | 0x400 | 0x800 
 ARRIVALS = 0x080 | 0x100  # moved to, created
 IS_FOLDER, HEADER = 0x40000000, struct.Struct("iIII")  # watch, what happened, cookie, length of the name
 CLOSED_ON_EXEC_AND_NEVER_BLOCKING = os.O_CLOEXEC | os.O_NONBLOCK
-MOST_WATCHED = 10_000  # paths, then all are let go: the kernel counts them for all programs of the user
-CHUNK = 65_536  # bytes of what happened that are read at once
+MOST_WATCHED = 10_000  # paths; beyond that all watches are dropped: the kernel counts them for all programs of the user
+CHUNK = 65_536  # bytes of events read at once
 
 
 class Stir:
-    """Watches paths from the moment they are named."""
+    """Watches paths from the moment they are added."""
 
     def __init__(self) -> None:
         self._fd = -1
         self._count = 0
         self._waiting = array.array("i", [0])
-        self._turn = threading.Lock()  # of those who watch in threads; `happened` never waits for them
+        self._turn = threading.Lock()  # for threads that add watches; `happened` never waits for them
         self._is_lost = False  # something cannot be watched
         self._is_there = sys.platform == "linux"
 
     def watch(self, paths: Iterable[str]) -> bool:
-        """Watch folders and files, too. What links lead to is watched.
+        """Watch further folders and files, following links.
 
-        False if not all of them can be; then nothing is watched any more, also not what was before.
+        Return False if not all of them can be watched; then nothing is watched any more, including earlier paths.
         """
         if not self._is_there:
             return False
-        from anyplug.runtime.sandbox.linux import syscalls  # ctypes takes milliseconds, and one call needs no watch
+        from anyplug.runtime.sandbox.linux import (
+            syscalls,
+        )  # ctypes takes milliseconds to import, and a single call needs no watch
 
         with self._turn:
             try:
@@ -51,13 +53,13 @@ class Stir:
                     syscalls.check(syscalls.libc.inotify_add_watch(self._fd, path, CHANGES), "inotify_add_watch")
                     self._count += 1
             except OSError:
-                self._is_lost = True  # something is gone, not to be read, or more than the user may watch
-            # Closed by the thread that asks `happened`: it may be about to use the descriptor.
+                self._is_lost = True  # something is gone, unreadable, or more than the user may watch
+            # Closed by the thread that calls `happened`: it may be about to use the descriptor.
             self._is_lost = self._is_lost or self._count > MOST_WATCHED
             return not self._is_lost
 
     def happened(self) -> bool:
-        """Whether anything did since this was last asked."""
+        """Return whether anything changed since the last call."""
         if self._is_lost:
             self.close()
         if self._fd < 0:
@@ -73,7 +75,7 @@ class Stir:
         return True
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         with self._turn:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -81,11 +83,11 @@ class Stir:
 
 
 class Arrivals:
-    """The names that come into some folders. `close` when done."""
+    """The names that are added to some folders. `close` when done."""
 
     def __init__(self, folders: Iterable[str]) -> None:
-        """Watch from now on; nothing is seen if the kernel does not let us."""
-        from anyplug.runtime.sandbox.linux import syscalls  # as above
+        """Start watching; if the kernel does not allow it, nothing is reported."""
+        from anyplug.runtime.sandbox.linux import syscalls  # for the same reason
 
         self._folders: dict[int, str] = {}
         try:
@@ -98,7 +100,7 @@ class Arrivals:
             self.close()
 
     def names(self) -> list[tuple[str, bool]]:
-        """List what came since this was last asked, each with whether it is a folder; an empty path if too much did."""
+        """Return what was added since the last call, each with whether it is a folder; an empty path for too much."""
         found = []
         try:
             while self._fd >= 0:
@@ -116,7 +118,7 @@ class Arrivals:
         return found
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if getattr(self, "_fd", -1) >= 0:
             os.close(self._fd)
         self._fd = -1

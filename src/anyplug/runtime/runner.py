@@ -1,4 +1,4 @@
-"""The host's engine for programs: owns the guardian, the spawner and the scratch folder, and chooses the spawn."""
+"""The host's engine for programs: owns the guardian, the spawner and the scratch folder, and chooses how to spawn."""
 
 import errno
 import os
@@ -19,12 +19,12 @@ from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Spa
 if TYPE_CHECKING:
     from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
-SWITCHED_OFF = "switched off in settings.toml"
-AT_ONCE = 64  # programs that run at the same time; the others wait for their turn
+SWITCHED_OFF = "disabled in settings.toml"
+AT_ONCE = 64  # programs that run at the same time; others wait for their turn
 
 
 class Runner:
-    """Runs programs; `close` when done. What it started is gone after that."""
+    """Runs programs; `close` when done, which kills what it started."""
 
     def __init__(self, locks: str, *, namespaces: bool = True) -> None:
         """`locks` is a folder for the locks of shared /tmp folders."""
@@ -39,18 +39,18 @@ class Runner:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every child carries so that it can be found again."""
+        """The variables by which every child can be found again."""
         return self.guard.environment
 
     def use_namespaces(self, *, wanted: bool) -> None:
-        """Use namespaces from now on, where the kernel can, or none."""
+        """Use namespaces from now on, if the kernel supports them, or none."""
         if not wanted:
             self.namespaces_refused = SWITCHED_OFF
         elif self.namespaces_refused == SWITCHED_OFF:
             self.namespaces_refused = ""
 
     def __call__(self, program: Program, spawn: Spawn | None = None) -> Awaitable[Finished]:
-        """Run a program to its end; unconfined, unless another way to start it is given."""
+        """Run a program to its end; unconfined, unless `spawn` is passed."""
         spawn = spawn or self.direct
         if program.tmp and spawn is self.direct:
             return self._run_with_own_tmp(program)
@@ -58,7 +58,10 @@ class Runner:
 
     @asynccontextmanager
     async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
-        """Provide a call with its own /tmp/NAME; raises TmpTaken. `has_own`: it is confined, and can cover /tmp."""
+        """Provide a call with its own /tmp/NAME; raises TmpTaken.
+
+        `has_own`: it is confined, and can mount over /tmp.
+        """
         if has_own or await self._spawner() is not None:
             os.makedirs(self._scratch, mode=0o700, exist_ok=True)
             folder = private_tmp.own_tmp(self._scratch, name)
@@ -69,8 +72,8 @@ class Runner:
 
     async def _run_with_own_tmp(self, program: Program) -> Finished:
         spawner = await self._spawner()
-        if spawner is None:  # there was one when `private_tmp` covered /tmp
-            reason = "the process that would start it is gone, and no other can be had now"
+        if spawner is None:  # there was one when `private_tmp` used it
+            reason = "the process that would start it is gone, and cannot be replaced now"
             return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
         return await run_once.run(program, spawner, self._turns)
 
@@ -83,12 +86,12 @@ class Runner:
             private_tmp.remove_tree(self._scratch)
 
     async def _spawner(self) -> "ConfinedSpawn | None":
-        """Return the spawner, started when first needed and again if someone killed it; None where refused."""
+        """Return the spawner, started when first needed and again if it was killed; None if refused."""
         if self.namespaces_refused:
             return None
         if self._namespaced is not None and self._namespaced.is_alive:
             return self._namespaced
-        # 15 ms with ctypes, which only confined programs need.
+        # Takes 15 ms with ctypes, and only confined programs need it.
         from anyplug.runtime.sandbox.enforcement import Shortage
         from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, NamespacesRefused
 

@@ -1,6 +1,6 @@
 """Threads for work that a plugin can make long, such as hashing or removing its files.
 
-Each owner has a lane of its own, so that whoever makes long work waits for it, and nobody else does.
+Each owner has its own lane, so that only the owner waits for its long work.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from anyio.lowlevel import RunVar
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-WIDTH = 2  # pieces of work of one owner at the same time
+WIDTH = 2  # concurrent pieces of work per owner
 
 _lanes: RunVar[dict[str, anyio.CapacityLimiter]] = RunVar("lanes")  # for each event loop
 
 
 async def run(owner: str, work: Callable[[*Ts], T], *given: *Ts) -> T:
-    """Do something in a thread of an owner's lane; returns and raises what it does."""
+    """Run something in a thread of an owner's lane; returns and raises what it does."""
     lanes = _lanes.get({})
     _lanes.set(lanes)
     lane = lanes.get(owner)

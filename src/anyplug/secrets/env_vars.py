@@ -1,8 +1,8 @@
-"""What a plugin sees of the user's environment: what is known or plainly harmless. All else is withheld, with a reason.
+"""Divide the user's environment into what a plugin may see (known or plainly harmless variables) and what is withheld.
 
 The name decides first (`secret_names`), then the value: a number, a switch, a locale, a version, paths, a host, a URL
-without user, query or token, options, plain words. A word is plain if a person could have chosen it; runs of letters
-and digits in no order are what generated keys look like.
+without user, query or token, options, plain words. A word is plain if a person could have chosen it; unordered runs of
+letters and digits look like generated keys.
 """
 
 import os
@@ -21,13 +21,13 @@ _SECRET_VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|^\w[\w+.-]*://[^/\s@]*:[^/\s@]+@"
 )
-# Texts that hold a secret among other things: connection strings, headers, options, scott/tiger@database.
+# Texts that contain a secret: connection strings, headers, options, scott/tiger@database.
 _SECRET_INSIDE = re.compile(
     r"^(?i:bearer|basic|token|digest|negotiate) \S|://[^/\s@]*:[^/\s@]+@|^[^/\s:@]+[/:][^/\s:@]+@[\w.-]+$"
     r"|(?i:(?:accountkey|sharedaccess(?:key|signature)|password|passwd|\bpwd|secret|\btoken|api_?key|\bsig|user id)"
     r"[\"']?\s*[=:]\s*[^\s,;]{3})"
 )
-# A secret inside a longer text: after an equals sign, a colon or a blank, as in `--header=Authorization: Bearer x`.
+# A secret inside a longer text: after an equals sign, a colon or a space, as in `--header=Authorization: Bearer x`.
 _SECRET_PART = re.compile(
     r"(?i:\b(?:bearer|basic)\s+)(\S+)|(?:^|[=:\s])((?:sk-|sk_live_|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|hf_)\S+)"
 )
@@ -37,20 +37,20 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 LONGEST_WORDS = 64  # characters of plain words
 LONGEST_VALUE = 4096  # characters of options and lists of paths
-RANDOM_FROM = 8  # characters from which on a word can be seen to have been generated
-LONG_KEY = 20  # characters of a key that has other signs in it
-MANY_LETTERS, FEW_SEAMS = 15, 3  # of a longer word, and where its parts meet if it has digits
-SPEAKABLE_FROM = 10  # letters from which on it can be seen whether they make words
-FEWEST_USUAL, FEWEST_OF_MANY = 0.4, 0.48  # usual ones among the pairs of letters; in letters drawn by lot, a quarter
-LONGEST_RUN = 40  # letters that somebody wrote without anything between them
+RANDOM_FROM = 8  # minimum length at which a word can be recognised as generated
+LONG_KEY = 20  # length of a key that contains other characters
+MANY_LETTERS, FEW_SEAMS = 15, 3  # letters of a long word, and its case or digit changes if it has digits
+SPEAKABLE_FROM = 10  # minimum number of letters to judge whether they form words
+FEWEST_USUAL, FEWEST_OF_MANY = 0.4, 0.48  # minimum share of common letter pairs; random letters have about a quarter
+LONGEST_RUN = 40  # letters that a person writes without a separator
 LONGEST_NUMBER = 15  # digits
 
 NAMED_SECRET = "it is named like a secret"
 SHAPED_SECRET = "its value looks like a secret"
-FILE_OF_KEYS = "it is the path of a file that holds keys"
+FILE_OF_KEYS = "it is the path of a key file"
 NOT_PLAIN = "its value is not plainly harmless"
 
-# Variables that programs need and that hold no secret, whatever their value looks like.
+# Variables that programs need and that are not secret, whatever their value looks like.
 _HARMLESS = secret_names.words(
     "PATH HOME USER LOGNAME USERNAME SHELL TERM TZ EDITOR VISUAL PAGER BROWSER LANG LANGUAGE DISPLAY "
     "WAYLAND_DISPLAY PWD OLDPWD SHLVL HOSTNAME HOST HOSTTYPE OSTYPE MACHTYPE TMPDIR TEMP TMP MAIL MANPATH "
@@ -72,7 +72,7 @@ _HARMLESS = secret_names.words(
     "WSLENV"
 )
 _HARMLESS_FAMILIES = ("LC_", "XDG_")
-# A commit, or the number of a build: not a word, and no secret.
+# A commit or build number: not a word, but not secret.
 _IDENTIFIER = re.compile(
     r"(?:^|_)(?:SHA|SHA256|COMMIT|REVISION|REV|DIGEST|CHECKSUM|REF|HEAD|BUILD|TAG)(?:_|$)"
     r"|(?:^|_)(?:BUILD|RUN|JOB|PIPELINE|WORKFLOW|MACHINE|BOOT|TRACE|REQUEST|TENANT|SUBSCRIPTION|PROJECT|ACCOUNT|ORG|INSTANCE"
@@ -80,13 +80,13 @@ _IDENTIFIER = re.compile(
     re.IGNORECASE,
 )
 _HEX = re.compile(r"[0-9a-fA-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-# Files that hold what opens something.
+# Files that contain credentials.
 _KEY_FILE = re.compile(
     r"(?i)(?:^|/)(?:\.ssh|\.gnupg|\.aws|\.azure|\.kube|gcloud|\.password-store|secrets?|keys?)(?:/|$)"
     r"|(?:^|/)[._]?(?:netrc|pgpass|my\.cnf|npmrc|pypirc|git-credentials|credentials?|htpasswd|id_(?:rsa|dsa|ecdsa|ed25519)|kubeconfig)(?:\.\w+)?$"
     r"|\.(?:pem|key|p12|pfx|jks|keystore|keytab|kdbx|asc|gpg|ppk|ovpn|p8)$|(?:service|sa)[-_]?account|docker/config\.json|cookie|agent\.\d+$"
 )
-# The pairs of letters that words in European languages are mostly made of.
+# The letter pairs that make up most words in European languages.
 _PAIRS = secret_names.words(
     "th he in er an re nd on en at ou ed ha to or it is hi es ng st ar te se me le ea al de ve nt ra ri ro ic ne "
     "ti co io ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so rs un lo "
@@ -114,21 +114,21 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Whether a value is a secret by its name or by its shape; a switch or a count is none."""
+    """Return whether a value is a secret by its name or its shape; switches and counts are not."""
     if not value or value.lower() in _SWITCH:
         return False
     return secret_names.looks_like_one(name) or bool(_SECRET_VALUE.search(value))
 
 
 def is_masked(name: str, value: str) -> bool:
-    """Whether a value that was meant for a plugin is hidden: it is a secret, has one in it, or looks generated."""
+    """Return whether a value intended for a plugin is masked: it is a secret, contains one, or looks generated."""
     return looks_secret(name, value) or bool(_SECRET_INSIDE.search(value)) or _has_key(value)
 
 
 def divide(variables: Mapping[str, str], granted: frozenset[str], *, inherits: bool = False) -> Environment:
-    """Divide an environment into what a plugin gets and what is withheld from it.
+    """Divide an environment into what a plugin gets and what is withheld.
 
-    `granted` are names that a person granted; `inherits` gives all but what looks like a secret.
+    `granted` are names that a person granted; `inherits` passes everything that does not look like a secret.
     """
     given: dict[str, str] = {}
     withheld: dict[str, str] = {}
@@ -142,7 +142,7 @@ def divide(variables: Mapping[str, str], granted: frozenset[str], *, inherits: b
 
 
 def reason(name: str, value: str) -> str:
-    """Say why a variable is withheld; empty if it is known or plainly harmless."""
+    """Return why a variable is withheld; empty if it is known or plainly harmless."""
     if not value:
         return ""
     if _SECRET_VALUE.search(value) or _SECRET_INSIDE.search(value):
@@ -159,7 +159,7 @@ def reason(name: str, value: str) -> str:
 
 
 def _is_harmless(value: str) -> bool:
-    """Whether a value is plainly harmless, whatever its name."""
+    """Return whether a value is plainly harmless, whatever its name."""
     value = value.strip()
     if len(value) > LONGEST_VALUE or not value.isprintable() or _PADDED.search(value):
         return False
@@ -172,17 +172,17 @@ def _is_harmless(value: str) -> bool:
 
 
 def _has_structure(words: list[str]) -> bool:
-    """Whether a long value is a command line or a list of paths, and not a long text."""
+    """Return whether a long value is a command line or a list of paths, rather than a long text."""
     return len(words) == 1 or any(word.startswith(("-", "/")) for word in words)
 
 
 def _is_spoken(word: str) -> bool:
-    """Whether it is a word of a sentence."""
+    """Return whether it is a word of a sentence."""
     return bool(_SENTENCE.fullmatch(word)) and not _is_random(word.strip(".,;:!?'"))
 
 
 def _is_option(word: str) -> bool:
-    """Whether a word of a command line is harmless: a path, an address, or names and plain values."""
+    """Return whether a word of a command line is harmless: a path, an address, or names and plain values."""
     if _is_atom(word):
         return True
     name, equals, value = word.partition("=")
@@ -194,7 +194,7 @@ def _is_option(word: str) -> bool:
 
 
 def _is_atom(text: str) -> bool:
-    """Whether a text is one harmless thing: a number, a switch, a version, a locale, paths, a host or a URL."""
+    """Return whether a text is a single harmless value: a number, switch, version, locale, paths, host or URL."""
     if text.lower() in _SWITCH or _NUMBER.fullmatch(text) or _VERSION.fullmatch(text) or _LOCALE.fullmatch(text):
         return True
     if "://" in text:
@@ -226,33 +226,33 @@ def _is_plain_path(path: str) -> bool:
         return False
     if not any(map(_is_random, _IN_NIX.sub("/", path).split("/"))):
         return True
-    # What the machine itself has is no secret; a name in an existing folder may be made later.
+    # Existing paths are not secret; the last name in an existing folder may be created later.
     parent, _, name = path.rstrip("/").rpartition("/")
     return os.path.exists(path) or (not _is_random(name) and bool(parent) and os.path.isdir(parent))
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a word has only letters that names have, and was not generated."""
+    """Return whether a word has only characters that names have, and was not generated."""
     return bool(_PLAIN.fullmatch(word)) and not _is_random(word) and not _KEY_FILE.search(word)
 
 
 def _has_key(value: str) -> bool:
-    """Whether any part of a value looks as if it had been generated."""
+    """Return whether any part of a value looks generated."""
     return any(map(_is_random, re.split(r"[\s,;:=|()\[\]<>\"'{}/?&#@]+", value)))
 
 
 def _is_random(word: str) -> bool:
-    """Whether a word looks generated: digits and letters in no order that people give them, or a typical password."""
+    """Return whether a word looks generated: an unusual mix of digits and letters, or a typical password."""
     if all(re.search(kind, word) for kind in ("[a-z]", "[A-Z]", "[0-9]", "[@!#$%^&*+]")):
         return True
-    joined = re.sub(r"[-_+=/.]", "", word)  # letters of base64, too
+    joined = re.sub(r"[-_+=/.]", "", word)  # base64 characters, too
     return any(map(_is_random_run, re.split(r"[._@%~/\\*+-]+", word))) or (
         len(joined) >= LONG_KEY and bool(re.search("[0-9]", joined)) and _seams(joined) * 4 >= len(joined)
     )
 
 
 def _is_random_run(run: str) -> bool:
-    """Whether letters and digits without anything between them look generated."""
+    """Return whether an unbroken run of letters and digits looks generated."""
     if len(run) < RANDOM_FROM or not run.isascii():
         return False
     if run.isdecimal():
@@ -271,13 +271,13 @@ def _is_random_run(run: str) -> bool:
 
 
 def _seams(run: str) -> int:
-    """Count where lower case, upper case and digits meet; a capital that begins a word is no seam."""
+    """Count the changes between lower case, upper case and digits, except for a capital that starts a word."""
     kinds = re.sub(r"[A-Z](?=[a-z]{2})", "a", run)
     return len(re.findall(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[a-zA-Z])", kinds))
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line as they may be shown: without what looks like a secret."""
+    """Return a command line's words for display, with secrets masked."""
     shown: list[str] = []
     for number, word in enumerate(words):
         option, equals, value = word.partition("=")
@@ -292,7 +292,7 @@ def masked_words(words: Sequence[str]) -> list[str]:
 
 
 def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return variables as they may be shown: those that look like secrets without their value."""
+    """Return variables for display, with secret values masked."""
     return {
         name: masked(value) if looks_secret(name, value) else masked_text(value)
         for name, value in sorted(variables.items())
@@ -300,7 +300,7 @@ def masked_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def masked_url(url: str) -> str:
-    """Return an address as it may be shown: without a password, and without the values of its query."""
+    """Return a URL for display, without its password and query values."""
     address, mark, query = url.partition("?")
     scheme, slashes, rest = address.partition("://")
     authority, slash, path = rest.partition("/")
@@ -311,14 +311,14 @@ def masked_url(url: str) -> str:
 
 
 def masked_text(text: str) -> str:
-    """Return a text without the parts that have the shape of a secret."""
+    """Return a text without the parts that look like a secret."""
     if _SECRET_VALUE.search(text):
         return SHOWN_SECRET
     return _SECRET_PART.sub(lambda found: found[0].replace(found[1] or found[2], SHOWN_SECRET), text)
 
 
 def masked(value: str) -> str:
-    """Hide a value; a mere reference to a variable says nothing and stays."""
+    """Mask a value, except for a plain reference to a variable."""
     return value if _REFERENCE.fullmatch(value) else SHOWN_SECRET
 
 
@@ -331,8 +331,8 @@ def _as_name(option: str) -> str:
 
 
 def certificates(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which programs find the machine's certificates."""
-    # Node has certificates of its own, and needs to be told of those that a person added.
+    """Return the variables through which programs find the machine's certificates."""
+    # Node bundles its own certificates and must be told about those that a person added.
     given = {name: variables[name] for name in ("NODE_EXTRA_CA_CERTS",) if variables.get(name)}
     bundle = variables.get("SSL_CERT_FILE") or (CERTIFICATES if os.path.exists(CERTIFICATES) else "")
     if not bundle:

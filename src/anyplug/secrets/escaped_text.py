@@ -1,6 +1,6 @@
-"""What an escaped text says, and where each part of it stands. For who looks for a text in whatever way it is written.
+"""Decode escaped text and keep track of positions, to find a text however it is written.
 
-Each character may be written as it is, or as JSON, JavaScript, C, HTML and URLs escape it, in any mixture. Pure.
+Each character may be literal, or escaped as in JSON, JavaScript, C, HTML and URLs, in any mixture. Pure.
 """
 
 import re
@@ -16,7 +16,7 @@ _ESCAPE = re.compile(
     rb"|&(?:#0*([0-9]{1,7})|#[xX]0*(" + _HEX + rb"{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));?"
 )
 _SIGNS = re.compile(rb"[\\%&]")
-# The beginning of an escape at the end of what came so far.
+# The beginning of an escape at the end of the data so far.
 _BEGUN = re.compile(
     rb"(?:\\u[dD][89abAB]"
     + _HEX
@@ -29,17 +29,17 @@ _BEGUN = re.compile(
     + rb"{0,7}|[0-3][0-7]?)?\Z"
     rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%" + _HEX + rb"?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
 )
-LONGEST_ESCAPE = 48  # bytes in which an escape has begun that may go on
+LONGEST_ESCAPE = 48  # bytes of an incomplete escape that may continue
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
-_HIGH, _LOW, _ABOVE = 0xD800, 0xDC00, 0x10000  # surrogates, and what they stand for
+_HIGH, _LOW, _ABOVE = 0xD800, 0xDC00, 0x10000  # surrogates, and the first code point they stand for
 _LARGEST = 0x10FFFF
 _BLANKS = b" \t\r\n"
-MOST_KNOWN = 4_096  # escapes that are remembered with what they say
+MOST_KNOWN = 4_096  # escapes cached with their decoded form
 _known: dict[bytes, bytes] = {}
 
 
 class Part(NamedTuple):
-    """An escape: where what it says begins and ends, and where it stands itself."""
+    """An escape: its decoded range, and its range in the original."""
 
     begin: int
     end: int
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Reading:
-    """A text with its escapes read once."""
+    """A text whose escapes were decoded once."""
 
     def __init__(self, text: bytes, parts: list[Part]) -> None:
         self.text = text
@@ -56,11 +56,11 @@ class Reading:
         self._begins = [part.begin for part in parts]
 
     def place(self, begin: int, end: int) -> tuple[int, int]:
-        """Return where a piece of the text stands in what was read."""
+        """Return the range in the original for a range in the text."""
         return self.before(begin), self._after(end)
 
     def before(self, at: int) -> int:
-        """Return where something begins in what was read."""
+        """Return the position in the original for a position in the text."""
         number = bisect_right(self._begins, at) - 1
         if number < 0:
             return at
@@ -76,7 +76,7 @@ class Reading:
 
 
 def read(text: bytes) -> Reading | None:
-    """Read the escapes of a text once; None if there are none."""
+    """Decode the escapes of a text once; return None if there are none."""
     if _SIGNS.search(text) is None:
         return None
     said: list[bytes] = []
@@ -96,7 +96,7 @@ def read(text: bytes) -> Reading | None:
 
 
 def said(text: bytes) -> bytes:
-    """Return what `read` reads, without where it stands: several times as fast."""
+    """Decode like `read` but without positions: several times faster."""
     return text if _SIGNS.search(text) is None else _ESCAPE.sub(_known_or_read, text)
 
 
@@ -112,12 +112,12 @@ def _known_or_read(escape: re.Match[bytes]) -> bytes:
 
 
 def without_blanks(text: bytes) -> bytes:
-    """Return a text without the blanks and line ends into which digits are divided."""
+    """Return a text without the spaces and line ends that separate digits."""
     return text.translate(None, _BLANKS)
 
 
 def read_without_blanks(text: bytes) -> Reading:
-    """Return the same, with where each part stands."""
+    """Do the same, keeping track of positions."""
     parts, said, at, length = [], [], 0, 0
     for found in re.finditer(rb"[ \t\r\n]+", text):
         length += found.start() - at
@@ -128,7 +128,7 @@ def read_without_blanks(text: bytes) -> Reading:
 
 
 def begun(text: bytes) -> int:
-    """Return where an escape begins that the end of the text cuts; its length if none does."""
+    """Return where an incomplete escape begins at the end of the text; the text's length if there is none."""
     begin = max(0, len(text) - LONGEST_ESCAPE)
     found = _BEGUN.search(text, begin)
     return found.start() if found else len(text)
@@ -152,7 +152,7 @@ def _meant(escape: re.Match[bytes]) -> bytes | None:
 
 
 def _named(name: str) -> bytes | None:
-    from html.entities import html5  # 2 ms, for texts with an entity only
+    from html.entities import html5  # takes 2 ms to import; only for texts with an entity
 
     meant = html5.get(f"{name};") or html5.get(name)
     return meant.encode() if meant else None

@@ -1,10 +1,10 @@
-"""Masks: secrets become `•••` in texts, values and streams, also in the forms in which they usually leak. Pure.
+"""Mask secrets as `•••` in texts, values and streams, also in the forms in which they commonly leak. Pure.
 
-A secret is looked for in a text as it is, and in what the text says when its escapes are read (`escapes`), up to three
-times: so each character may be written in any of its spellings. It is also looked for in hexadecimal digits and in
-base64, alone, in lines, or as a part of something longer, such as the header of a login. Of an address the password
-counts by itself, of several lines each long one, because programs print them so. What is cut, spelled or encrypted is
-not found. All of this takes time that grows with the length of the text and no faster.
+A secret is searched for in the text as it is, and in the text with its escapes decoded (`escaped_text`) up to three
+times, so each character may have any spelling. It is also searched for in hexadecimal and base64: alone, split into
+lines, or as part of something longer such as a login header. The password of a URL also counts by itself, and so does
+each long line of a multi-line secret, because programs print them that way. Secrets that are truncated, spelled out or
+encrypted are not found. The running time is linear in the length of the text.
 """
 
 import re
@@ -22,24 +22,24 @@ from anyplug.secrets import escaped_text
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-SHORTEST = 6  # characters; what is shorter stands in too many innocent words
+SHORTEST = 6  # characters; shorter ones occur in too many innocent words
 SHORTEST_LINE = 16  # characters of a line of a longer secret, such as a private key
-LONGEST = 16_384  # characters; what is longer is a file, and searching for it would cost more than it hides
+LONGEST = 16_384  # characters; anything longer is a file, and searching for it would cost more than it hides
 
 _SHOWN_DATA = SHOWN_SECRET.encode()
 _PASSWORD = re.compile(r"\w[\w+.-]*://[^/\s:@]*:([^/\s@]+)@")
 _BASE64_LEAD = (0, 2, 3)  # characters that depend on the 0, 1 or 2 bytes before
 _BASE64_BITS = 6
-_LINES = (76, 64)  # characters of base64 that programs put into one
-_HEX_LINE = 60  # digits; as `xxd -p` does
-_BLANKLESS = 12  # characters of hexadecimal digits or base64 that are found also where blanks divide them
-_ROUNDS = 3  # escapes in escapes: JSON in JSON in a URL
+_LINES = (76, 64)  # base64 characters that programs put on a line
+_HEX_LINE = 60  # digits per line, as in `xxd -p`
+_BLANKLESS = 12  # minimum length of hexadecimal or base64 text to be found with spaces inside
+_ROUNDS = 3  # nested escapes: JSON in JSON in a URL
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 
 
 def forms(secret: str) -> set[str]:
-    """Return every form of a secret that is looked for; none if it is too short or too long."""
+    """Return every form of a secret to search for; none if it is too short or too long."""
     found: set[str] = set()
     for whole in _wholes(secret):
         found |= _spellings(whole)
@@ -49,7 +49,7 @@ def forms(secret: str) -> set[str]:
 
 
 def _wholes(secret: str) -> set[str]:
-    """Return what of a secret is one by itself: all of it, and the password of an address."""
+    """Return the parts of a secret that are secret by themselves: all of it, and the password of a URL."""
     whole = secret.strip()
     if not SHORTEST <= len(whole) <= LONGEST:
         return set()
@@ -59,13 +59,13 @@ def _wholes(secret: str) -> set[str]:
 
 
 class Mask:
-    """Hides a set of secrets."""
+    """Masks a set of secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """Take the secrets; those that are too short are left alone."""
+        """Take the secrets; those that are too short are ignored."""
         secrets = list(secrets)
         found = {form for secret in secrets for form in forms(secret)}
-        # Longest first: what begins like another secret must not leave its own end behind.
+        # Longest first, so that a secret that begins with another is masked whole.
         self._forms = sorted(found, key=lambda form: (-len(form), form))
         self._data = sorted((_encoded(form) for form in found), key=lambda form: (-len(form), form))
         wholes = {whole for secret in secrets for whole in _wholes(secret)}
@@ -76,7 +76,7 @@ class Mask:
     def __bool__(self) -> bool:
         return bool(self._forms)
 
-    # Compiled only when something is found: looking for each form is faster than the pattern, and mostly all.
+    # Compiled only on a match: searching for each form is faster than the pattern, and usually enough.
     @cached_property
     def _data_pattern(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(map(re.escape, self._data)))
@@ -86,10 +86,10 @@ class Mask:
         return re.compile(b"|".join(map(re.escape, self._blankless)))
 
     def text(self, text: str) -> str:
-        """Hide the secrets in a text."""
+        """Mask the secrets in a text."""
         if not self._forms:
             return text
-        errors = "surrogateescape"  # as secrets that are no text are kept
+        errors = "surrogateescape"  # non-UTF-8 secrets are stored that way
         try:
             data = text.encode(errors=errors)
         except UnicodeEncodeError:
@@ -99,22 +99,22 @@ class Mask:
         return text if hidden is data else hidden.decode(errors=errors)
 
     def data(self, data: bytes) -> bytes:
-        """Hide the secrets in bytes."""
+        """Mask the secrets in bytes."""
         places = self._places(data)
         return _hidden(data, places) if places else data
 
     def _places(self, data: bytes, rounds: int = _ROUNDS) -> list[tuple[int, int]]:
-        """Find where secrets stand, however they are escaped; sorted, and none meets another."""
+        """Find the ranges of secrets, however they are escaped; sorted and disjoint."""
         found = self._found(data)
         said = escaped_text.said(data) if rounds else data
         if said != data and (inner := self._places(said, rounds - 1)):
-            reading = escaped_text.read(data)  # only now: to know where everything stands takes long
+            reading = escaped_text.read(data)  # only now, because tracking positions is slow
             assert reading is not None
             found += [reading.place(*place) for place in inner]
         return _joined(found)
 
     def _found(self, data: bytes) -> list[tuple[int, int]]:
-        """Find secrets in a text whose escapes do not matter."""
+        """Find secrets in a text without decoding it."""
         found: list[tuple[int, int]] = []
         if any(form in data for form in self._data):
             found += [match.span() for match in self._data_pattern.finditer(data)]
@@ -126,24 +126,24 @@ class Mask:
         return found
 
     def decided(self, data: bytes) -> tuple[bytes, bytes]:
-        """Hide the secrets in the beginning of a stream; give what is certain, and what depends on what follows."""
+        """Mask the start of a stream; return what is final, and the rest, which depends on what follows."""
         places = self._places(data)
         undecided = self._undecided(data, 0)
         for begin, end in places:
-            if begin < undecided < end:  # what looked like the beginning of a secret was a part of this one
+            if begin < undecided < end:  # what looked like the start of a secret belongs to this one
                 undecided = self._undecided(data, end)
         certain = [place for place in places if place[0] < undecided]
         return _hidden(data[:undecided], certain), data[undecided:]
 
     def value(self, value: Any, kept: frozenset[str] = NOTHING_KEPT) -> Any:
-        """Hide the secrets in a JSON value or a struct; the fields `kept` of structs stay as they are."""
+        """Mask the secrets in a JSON value or a struct, except in the struct fields `kept`."""
         try:
             return self._value(value, kept)
-        except RecursionError:  # nested more deeply than we can look
+        except RecursionError:  # nested too deeply to inspect
             return SHOWN_SECRET
 
     def result(self, result: Result) -> Result:
-        """Hide the secrets in all that a call gave, except for names, paths and binary data."""
+        """Mask the secrets in a call's result, except in names, paths and binary data."""
         metadata = self.value(result.metadata)
         return msgspec.structs.replace(
             result,
@@ -154,22 +154,22 @@ class Mask:
         )
 
     def struct(self, given: S, kept: frozenset[str]) -> S:
-        """Hide the secrets in all fields of a struct that are not `kept`."""
+        """Mask the secrets in all fields of a struct that are not `kept`."""
         fields = [name for name in given.__struct_fields__ if name not in kept]
         return msgspec.structs.replace(given, **{name: self.value(getattr(given, name), kept) for name in fields})
 
     def schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Hide the secrets in the texts of a schema; what names an argument stays."""
+        """Mask the secrets in the texts of a schema, except in argument names."""
         try:
             return self._schema(schema)
-        except RecursionError:  # nested more deeply than we can look
+        except RecursionError:  # nested too deeply to inspect
             return {}
 
     def _schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         return {key: value if key == "required" else self._schema_value(value) for key, value in schema.items()}
 
     def error(self, error: AnyplugError) -> None:
-        """Hide the secrets in what an error says."""
+        """Mask the secrets in an error's texts."""
         error.message, error.hint = self.text(error.message), self.text(error.hint)
         error.args = (error.message,)
         if isinstance(error, CallError):
@@ -207,7 +207,7 @@ class Mask:
                 return block
 
     def _undecided(self, data: bytes, begin: int, rounds: int = _ROUNDS) -> int:
-        """Find where the end of the data may be the beginning of a secret or of an escape; its length if nowhere."""
+        """Return where an incomplete secret or escape may begin at the end of the data; its length if there is none."""
         earliest = max(begin, escaped_text.begun(data))
         whole = data[:earliest]
         earliest = min(earliest, self._begun(whole, begin))
@@ -218,7 +218,7 @@ class Mask:
         return earliest if inner == len(reading.text) else min(earliest, begin + reading.before(inner))
 
     def _begun(self, data: bytes, begin: int) -> int:
-        """Find where the end of the data may be the beginning of a secret that is written as it is."""
+        """Return where an incomplete literal secret may begin at the end of the data."""
         earliest = len(data)
         for form in self._data:
             at = max(begin, len(data) - len(form) + 1)
@@ -231,15 +231,15 @@ class Mask:
 
 
 class Stream:
-    """Hides secrets in a stream: what may be the beginning of one waits for what follows, or for the end."""
+    """Masks secrets in a stream: a possible start of a secret is held back until more data or the end arrives."""
 
     def __init__(self, mask: Callable[[], Mask | None]) -> None:
-        """Begin; `mask` gives what hides the secrets at the moment."""
+        """`mask` returns the current mask."""
         self._mask = mask
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take what came; give what may be seen by now."""
+        """Add a chunk; return what can be shown so far."""
         mask = self._mask()
         if mask is None:
             chunk, self._held = self._held + chunk, b""
@@ -248,14 +248,14 @@ class Stream:
         return done
 
     def end(self) -> bytes:
-        """Return what was waiting: nothing follows."""
+        """End the stream; return what was held back."""
         held, self._held = self._held, b""
         mask = self._mask()
         return held if mask is None else mask.data(held)
 
 
 def _hidden(data: bytes, places: list[tuple[int, int]]) -> bytes:
-    """Hide what stands in these places."""
+    """Mask these ranges."""
     done, at = [], 0
     for begin, end in places:
         done += [data[at:begin], _SHOWN_DATA]
@@ -264,7 +264,7 @@ def _hidden(data: bytes, places: list[tuple[int, int]]) -> bytes:
 
 
 def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort places, and make one of those that overlap."""
+    """Sort ranges and merge those that overlap."""
     if len(places) < 2:  # noqa: PLR2004 - which do not meet
         return places
     found: list[tuple[int, int]] = []
@@ -277,14 +277,14 @@ def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return the forms of one text. How it is escaped does not matter: texts are searched with their escapes read."""
+    """Return the encoded forms of a text. Escapes do not matter here, because texts are searched decoded."""
     found = {secret, secret.replace(" ", "+")}
     data = _encoded(secret)
     if (
         escaped_text.said(data) != data
-    ):  # it is read with the escapes around it, and not as it was: as usual writers have it
+    ):  # decoding changes it together with the escapes around it, as common encoders write them
         found |= _written(secret)
-    for _ in range(_ROUNDS):  # what looks like an escape in the secret itself is read as well
+    for _ in range(_ROUNDS):  # what looks like an escape in the secret itself is decoded as well
         reading = escaped_text.read(data)
         if reading is None:
             break
@@ -295,7 +295,7 @@ def _spellings(secret: str) -> set[str]:
 
 
 def _written(secret: str) -> set[str]:
-    """Return a text as JSON, HTML and URLs have it."""
+    """Return a text as written in JSON, HTML and URLs."""
     import html  # few secrets need these three
     import json
     from urllib.parse import quote
@@ -307,20 +307,20 @@ def _written(secret: str) -> set[str]:
 
 
 def _digits(secret: str) -> set[str]:
-    """Return a text in hexadecimal digits and in base64."""
+    """Return a text in hexadecimal and base64."""
     digits = _encoded(secret).hex()
     found = {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
     return found | _base64(_encoded(secret))
 
 
 def _unquoted(text: str) -> str:
-    from urllib.parse import unquote  # 8 ms, for addresses with a password only
+    from urllib.parse import unquote  # takes 8 ms to import; only for URLs with a password
 
     return unquote(text)
 
 
 def _base64(data: bytes) -> set[str]:
-    """Return the base64 of some data, and what is always the same of it inside of longer data."""
+    """Return the base64 of some data, and the part of it that is constant inside longer data."""
     whole = b2a_base64(data, newline=False).decode()
     found = {whole, whole.rstrip("="), *(line for width in _LINES for line in _lines(whole, width))}
     for before, lead in enumerate(_BASE64_LEAD):
@@ -330,7 +330,7 @@ def _base64(data: bytes) -> set[str]:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Return the long lines into which a text is put, if it is put into several."""
+    """Return the long lines of a wrapped text; none if it fits on one line."""
     found = [text[at : at + width] for at in range(0, len(text), width)]
     return [line for line in found if len(line) >= SHORTEST_LINE] if len(found) > 1 else []
 

@@ -1,6 +1,6 @@
-"""What is secret of each plugin, followed while it changes: its configuration, granted variables, stored secrets.
+"""Track each plugin's secrets as they change: its configuration, granted variables, stored secrets.
 
-A value that was ever given to a plugin stays masked as long as the host lives: its processes may still know it.
+A value that was ever passed to a plugin stays masked for the host's lifetime, because its processes may still know it.
 """
 
 import itertools
@@ -20,13 +20,13 @@ from anyplug.secrets.vault import Secrets, SecretsUnusable
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-MOST_OTHERS = 1_000  # values that the manifest does not declare; each is judged by its name, on the event loop
-MOST = 100  # values for each plugin; a tool that gets a new token in each call must not make the host slow
-STEADY_NS = 50_000_000  # a file that changed less long ago may change again under the same stamp
+MOST_OTHERS = 1_000  # values that the manifest does not declare; each is judged by name, on the event loop
+MOST = 100  # values per plugin; a tool that gets a new token in each call must not slow the host down
+STEADY_NS = 50_000_000  # a file modified more recently than this may change again without a new timestamp
 
 
 class Secrecy:
-    """What must not be seen of one plugin."""
+    """The secrets of one plugin."""
 
     def __init__(self, plugin: Plugin, granted: tuple[str, ...], secrets: Secrets) -> None:
         self.plugin = plugin
@@ -34,17 +34,17 @@ class Secrecy:
         self._secrets = secrets
         self._path = os.path.join(plugin.path, plugin_config.FILE)
         self._stamp: tuple[int, ...] = ()
-        self._values: dict[str, None] = {}  # the newest last
+        self._values: dict[str, None] = {}  # newest last
         self._mask: Mask | None = None
 
     def mask(self) -> Mask | None:
-        """Return what hides its secrets as they are now; None if it has none."""
+        """Return the mask for its current secrets; None if it has none."""
         if self.plugin.config:
             self._follow()
         return self._mask
 
     def look(self, variables: Mapping[str, str] = os.environ) -> None:
-        """Look at the environment and at what is stored; to be called before any of it is given to the plugin."""
+        """Read the environment and the stored secrets. Must be called before any of them is passed to the plugin."""
         from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
 
         names = permissions.environment_names(self.granted)
@@ -53,44 +53,44 @@ class Secrecy:
         try:
             found += self._secrets.values(self.plugin).values()
         except SecretsUnusable:
-            pass  # so it is not given to the plugin either
+            pass  # so it is not passed to the plugin either
         self._add(found)
         self._follow()
 
     def text(self, text: str) -> str:
-        """Hide its secrets in a text."""
+        """Mask its secrets in a text."""
         mask = self.mask()
         return text if mask is None else mask.text(text)
 
     def data(self, data: bytes, *, is_cut: bool = False) -> bytes:
-        """Hide its secrets in bytes; of what was cut off, the end may be the beginning of one, and is left out."""
+        """Mask its secrets in bytes; if they were cut off, drop a possible start of a secret at the end."""
         mask = self.mask()
         if mask is None:
             return data
         return mask.decided(data)[0] if is_cut else mask.data(data)
 
     def stream(self) -> Stream:
-        """Return what hides its secrets in a stream."""
+        """Return a stream that masks its secrets."""
         return Stream(self.mask)
 
     def result(self, result: Result) -> Result:
-        """Hide its secrets in what a call gave."""
+        """Mask its secrets in a call's result."""
         mask = self.mask()
         return result if mask is None else mask.result(result)
 
     def error(self, error: AnyplugError) -> None:
-        """Hide its secrets in what an error says."""
+        """Mask its secrets in an error's texts."""
         mask = self.mask()
         if mask is not None:
             mask.error(error)
 
     def struct(self, given: S, kept: frozenset[str]) -> S:
-        """Hide its secrets in all fields of a struct that are not `kept`."""
+        """Mask its secrets in all fields of a struct that are not `kept`."""
         mask = self.mask()
         return given if mask is None else mask.struct(given, kept)
 
     def offer(self, offer: Offer) -> Offer:
-        """Hide its secrets in what it registered."""
+        """Mask its secrets in what it registered."""
         mask = self.mask()
         if mask is None:
             return offer
@@ -106,7 +106,7 @@ class Secrecy:
         )
 
     def _follow(self) -> None:
-        """Read the configuration if it is another than it was: tools rewrite it."""
+        """Read the configuration again if it changed: tools rewrite it."""
         if not self.plugin.config:
             return
         try:
@@ -120,7 +120,7 @@ class Secrecy:
             values = plugin_config.read(self.plugin)
             secrets = list(_in_config(self.plugin, values))
         except (ConfigError, RecursionError):
-            return  # perhaps it is being written
+            return  # it may be in the middle of being written
         self._stamp = stamp if time.time_ns() - found.st_mtime_ns > STEADY_NS else ()
         self._add(secrets)
 
@@ -136,21 +136,21 @@ class Secrecy:
 
 
 def _declared(plugin: Plugin) -> Iterator[tuple[str, str]]:
-    """Return what the configuration of MCP servers hands them, by name."""
+    """Yield the named values that an MCP configuration passes to its servers."""
     for endpoint in plugin.endpoints:
         yield from endpoint.environment.items()
         yield from endpoint.headers.items()
 
 
 class Secrecies:
-    """The secrecy of each plugin of a host."""
+    """The secrets of each plugin of a host."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
         self._known: dict[str, Secrecy] = {}
 
     def of(self, plugin: Plugin, granted: tuple[str, ...] | None = None) -> Secrecy:
-        """Return a plugin's secrecy; `granted` is what it may use from now on."""
+        """Return a plugin's secrets; `granted` is what it may use from now on."""
         known = self._known.get(plugin.path)
         if known is None:
             known = self._known[plugin.path] = Secrecy(plugin, granted or (), self._secrets)
@@ -165,14 +165,14 @@ class Secrecies:
 
 
 def _in_config(plugin: Plugin, values: dict[str, Any]) -> Iterator[str]:
-    """Find the secrets in a configuration: as the manifest says, else by name.
+    """Find the secrets in a configuration: as the manifest declares, else by name.
 
-    What tools put there beside what the manifest declares is judged as strictly as variables of the environment
-    are, because nobody meant those names for us. A default is no secret: everybody can read it in the manifest.
+    Undeclared values that tools store there are judged as strictly as environment variables, because their names were
+    not chosen for us. A default is not secret: anyone can read it in the manifest.
     """
     declared = {key.name: key for key in plugin.config}
     others = (leaf for name, value in values.items() if name not in declared for leaf in _by_name(name, value))
-    yield from itertools.islice(others, MOST_OTHERS)  # first: of too many, the last ones stay masked
+    yield from itertools.islice(others, MOST_OTHERS)  # first: if there are too many, the last ones stay masked
     for name, value in values.items():
         key = declared.get(name)
         if key is not None and key.secret and value != key.default:
@@ -193,7 +193,7 @@ def _by_name(name: str, value: Any) -> Iterator[str]:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Return the texts and numbers in a value."""
+    """Yield the strings and numbers in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

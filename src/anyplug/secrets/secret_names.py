@@ -1,8 +1,8 @@
-"""Whether a variable, a configuration key or an option is named like a secret: the one judge for all of them. Pure.
+"""Decide whether a variable, configuration key or option is named like a secret: one rule for all of them. Pure.
 
-A name is taken apart into words (`accessToken`, `ACCESS_TOKEN` and `access-token` are the same two). Some words say it
-by themselves, some at the end of a word that has no seams (`PGPASSWORD`, `OPENAIKEY`), and some take it back
-(`max_tokens`, `primary_key`).
+A name is split into words (`accessToken`, `ACCESS_TOKEN` and `access-token` are the same two). Some words are enough by
+themselves, some as the end of an unsplit word (`PGPASSWORD`, `OPENAIKEY`), and some rule it out (`max_tokens`,
+`primary_key`).
 """
 
 import functools
@@ -10,18 +10,18 @@ import re
 
 
 def words(text: str) -> frozenset[str]:
-    """Read a table of words."""
+    """Parse a table of words."""
     return frozenset(text.split())
 
 
-# Words that name a secret, the place of one, or what opens something.
+# Words that name a secret or where one is kept.
 _SECRET = words(
     "apikey accesskey auth authorization bearer cookie cookies cookiejar cred creds credential credentials csrf "
     "dsn hmac htpasswd jks jwt kdbx key keyfile keypair keys keyring keystore keytab kubeconfig macaroon mnemonic "
     "netrc otp p12 pass passcode passphrase passwd password passwords pat pem pfx pgpass pin psk psw pw pwd salt "
     "sas secret secrets sessid sessionid token tokens totp webhook webhooks xauthority xsrf"
 )
-# Ends of words without seams: OPENAIKEY, PGPASSWORD, mytoken.
+# Ends of unsplit words: OPENAIKEY, PGPASSWORD, mytoken.
 _ENDS = (
     "apikey", "key", "keys", "token", "password", "passwd", "passphrase", "secret", "secrets", "cookie", "credential",
     "credentials", "passcode", "webhook", "netrc", "kubeconfig", "dsn", "jwt", "pwd", "pass", "keystore", "keyfile",
@@ -33,7 +33,7 @@ _INNOCENT = words(
     "monkey turkey donkey hockey jockey whiskey mickey hotkey compass bypass surpass overpass underpass trespass"
 )
 _NO_SECRET = frozenset({"PWD", "OLDPWD", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "GPG_TTY"})
-# Words that speak of how many secrets, or of how long, and not of one; and what kinds of keys are none.
+# Words about how many secrets or how long they last; and kinds of keys that are not secret.
 _QUANTITY = words(
     "max min num number count limit limits length len size bits budget ttl timeout expiry expires expiration "
     "interval rotation per total used remaining usage context window chunk retries attempts age days hours "
@@ -49,7 +49,7 @@ def _seams() -> re.Pattern[str]:
 
 @functools.lru_cache(maxsize=4096)
 def looks_like_one(name: str) -> bool:
-    """Whether a name is one that people give to secrets."""
+    """Return whether a name looks like that of a secret."""
     if name in _NO_SECRET:
         return False
     words = [word.lower() for word in _seams().split(name) if word]

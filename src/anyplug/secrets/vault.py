@@ -1,8 +1,8 @@
-"""Where secrets lie that were stored for plugins: in the system's keyring where there is one, else in a file.
+"""Store secrets for plugins: in the system's keyring if there is one, else in a file.
 
-`<home>/secrets.json` has {path: {variable: value}}, with null for a value that is in the keyring, which cannot say
-by itself what it holds. Only the user may read it. A secret belongs to one plugin, by the real path of its folder;
-whether the plugin gets it is not decided here.
+`<home>/secrets.json` has {path: {variable: value}}, with null for a value that is in the keyring, because keyrings
+cannot be listed. Only the user may read it. A secret belongs to one plugin, by the real path of its folder; whether the
+plugin gets it is decided elsewhere.
 """
 
 import os
@@ -20,9 +20,9 @@ from anyplug.home.settings import Home
 from anyplug.model.errors import CallError, UsageError
 from anyplug.model.types import Plugin
 
-KEYRING_S = 60.0  # how long a keyring may take: a person may have to unlock it
-LARGEST = 65_536  # bytes of a value; the kernel takes no variable of more than twice that
-SERVICE = "anyplug"  # what the keyring shows
+KEYRING_S = 60.0  # a person may have to unlock the keyring
+LARGEST = 65_536  # bytes of a value; the kernel limits a variable to twice that
+SERVICE = "anyplug"  # the name shown in the keyring
 
 Place = Literal["keyring", "file"]
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _Stamp = tuple[int, int, int]
 
 
 class SecretsUnusable(CallError):
-    """What was stored cannot be read or written."""
+    """The stored secrets cannot be read or written."""
 
     code = "bad_config"
 
@@ -46,7 +46,7 @@ class Secrets:
         self._folder = home.path
         self._stamp: _Stamp | None = None
         self._kept: _Kept = {}
-        self._fetched: dict[str, str] = {}  # from the keyring, as long as nobody stores anything
+        self._fetched: dict[str, str] = {}  # cached from the keyring until something is stored
 
     def names(self, plugin: Plugin) -> list[str]:
         """List the variables that are stored for a plugin; raises SecretsUnusable."""
@@ -57,12 +57,12 @@ class Secrets:
         return sorted(self._read().get(path, {}))
 
     def places(self, plugin: Plugin) -> dict[str, Place]:
-        """Say where each of them lies; raises SecretsUnusable."""
+        """Return where each of them is stored; raises SecretsUnusable."""
         kept = self._read().get(plugin.path, {})
         return {name: "keyring" if kept[name] is None else "file" for name in sorted(kept)}
 
     def values(self, plugin: Plugin, only: Collection[str] | None = None) -> dict[str, str]:
-        """Return a plugin's secrets, or `only` some of them; raises SecretsUnusable if one cannot be had."""
+        """Return a plugin's secrets, or `only` some of them; raises SecretsUnusable if one cannot be read."""
         return {
             name: self._fetch(plugin, name) if value is None else value
             for name, value in self._read().get(plugin.path, {}).items()
@@ -74,7 +74,7 @@ class Secrets:
         return self.values(plugin, (name,)).get(name)
 
     def set(self, plugin: Plugin, name: str, value: str) -> Place:
-        """Store a secret, and say where it lies; raises UsageError or SecretsUnusable."""
+        """Store a secret and return where; raises UsageError or SecretsUnusable."""
         check(name, value)
         ring = _keyring()
         if ring is not None:
@@ -85,21 +85,21 @@ class Secrets:
         return "file" if ring is None else "keyring"
 
     def remove(self, plugin: Plugin, name: str) -> bool:
-        """Forget a secret; False if there was none. Raises SecretsUnusable."""
+        """Delete a secret; return False if there was none. Raises SecretsUnusable."""
         had = name in self._read().get(plugin.path, {})
         if had:
             self._take_out(plugin.path, [name])
         return had
 
     def forget(self, path: str) -> None:
-        """Forget all secrets of a folder that is removed; raises SecretsUnusable."""
+        """Delete all secrets of a removed folder; raises SecretsUnusable."""
         if names := list(self._read().get(path, {})):
             self._take_out(path, names)
 
     def move(self, path: str, to: str) -> None:
-        """Return all secrets of a path to another, where one of the same name stays as it is.
+        """Move all secrets of a path to another, without replacing those it already has.
 
-        Raises SecretsUnusable, and then they are where they were.
+        If that raises SecretsUnusable, nothing has moved.
         """
         names = self._read().get(path, {})
         if not names:
@@ -114,8 +114,8 @@ class Secrets:
             ring = _keyring()
             if ring is None:
                 raise SecretsUnusable(
-                    f"the secret {next(iter(names))} is in the system's keyring, and there is no keyring now",
-                    "try again where the keyring can be reached",
+                    f"the secret {next(iter(names))} is in the system's keyring, but no keyring is available",
+                    "try again in a session where the keyring is available",
                 )
             _asked(lambda: _copy(ring, accounts))
         with self._rewriting() as kept:
@@ -123,8 +123,8 @@ class Secrets:
         self.forget(path)
 
     def stamp(self) -> _Stamp | None:
-        """Return what is another whenever anything was stored or removed, by any process; None if nothing is there."""
-        if not os.access(self._path, os.F_OK):  # faster than an exception, and most people have none
+        """Return a value that changes whenever any process stores or removes something; None if nothing is stored."""
+        if not os.access(self._path, os.F_OK):  # faster than an exception, and most people have no secrets
             return None
         try:
             found = os.stat(self._path)
@@ -138,10 +138,10 @@ class Secrets:
             ring = _keyring()
             value = None if ring is None else _asked(lambda: ring.get_password(SERVICE, account))
             if not isinstance(value, str):
-                why = "there is no keyring now" if ring is None else "the keyring does not have it"
+                why = "no keyring is available" if ring is None else "the keyring does not have it"
                 raise SecretsUnusable(
                     f"the secret {name} of '{plugin.name}' cannot be read: {why}",
-                    f"`anyplug secret {plugin.name} {name}` stores it anew",
+                    f"store it again with `anyplug secret {plugin.name} {name}`",
                 )
             self._fetched[account] = value
         return self._fetched[account]
@@ -162,7 +162,7 @@ class Secrets:
         return f"{name} of {path} ({self._folder})"
 
     def _read(self) -> _Kept:
-        """Read the file if it is another; raises SecretsUnusable. What others can read or write is not trusted."""
+        """Read the file if it changed; raises SecretsUnusable. Files that others can read or write are not trusted."""
         stamp = self.stamp()
         if stamp is None:
             return {}
@@ -172,30 +172,32 @@ class Secrets:
                     found = os.fstat(file.fileno())
                     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
                         raise SecretsUnusable(
-                            f"{self._path} must be a file of yours that nobody else may read or write",
-                            f"look at it, then `chmod 600 {self._path}`",
+                            f"{self._path} must belong to you and be readable and writable by nobody else",
+                            f"check its contents, then run `chmod 600 {self._path}`",
                         )
                     self._kept = msgspec.json.decode(file.read(), type=_Kept)
             except OSError as error:
-                raise SecretsUnusable(f"cannot read {self._path}: {error.strerror}", "check the file") from error
+                raise SecretsUnusable(
+                    f"cannot read {self._path}: {error.strerror}", ("check the file and its permissions")
+                ) from error
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise SecretsUnusable(
-                    f"cannot read {self._path}: {error}", "mend the file, or move it away and store the secrets anew"
+                    f"cannot read {self._path}: {error}", "fix the file, or move it away and store the secrets again"
                 ) from error
             self._stamp, self._fetched = stamp, {}
         return self._kept
 
     @contextmanager
     def _rewriting(self) -> Iterator[_Kept]:
-        """Change what is in the file, alone among all processes; raises SecretsUnusable."""
-        import fcntl  # only where something is stored
+        """Change the file's contents while holding a lock; raises SecretsUnusable."""
+        import fcntl  # only needed when something is stored
 
         try:
             make_private(self._folder)
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                os.fchmod(folder, 0o700)  # others may have made it, with the usual mode
-                fcntl.flock(folder, fcntl.LOCK_EX)  # held for a moment, and given up with the process
+                os.fchmod(folder, 0o700)  # another program may have created it with the usual mode
+                fcntl.flock(folder, fcntl.LOCK_EX)  # held briefly, and released if the process dies
                 kept = {path: dict(names) for path, names in self._read().items()}
                 yield kept
                 _replace(self._path, msgspec.json.format(msgspec.json.encode(kept), indent=2))
@@ -203,27 +205,27 @@ class Secrets:
                 os.close(folder)
         except OSError as error:
             raise SecretsUnusable(
-                f"cannot write {self._path}: {error.strerror}", "check the folder, or give --home"
+                f"cannot write {self._path}: {error.strerror}", "check the folder's permissions, or pass --home"
             ) from error
         self._stamp = None
 
 
 def check(name: str, value: str) -> None:
-    """Refuse what cannot be a variable of the environment; raises UsageError."""
+    """Refuse what cannot be an environment variable; raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be the name of a variable", "use letters, digits and underscores")
     if not value:
-        raise UsageError(f"no value was given for {name}", "type it, or pipe it in")
+        raise UsageError(f"no value was given for {name}", "type it, or pipe it to stdin")
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
-        raise UsageError(f"the value of {name} is not text in UTF-8", "encode it, in base64 for instance") from error
+        raise UsageError(f"the value of {name} is not UTF-8 text", "encode it, for example in base64") from error
     if "\0" in value or size > LARGEST:
-        raise UsageError(f"the value of {name} holds NUL, or more than {LARGEST:,} bytes", "put it into a file")
+        raise UsageError(f"the value of {name} contains NUL or is larger than {LARGEST:,} bytes", "store it in a file")
 
 
 def _replace(path: str, text: bytes) -> None:
-    """Write a file that only the user may read, all or nothing; raises OSError."""
+    """Write a file atomically that only the user may read; raises OSError."""
     new = f"{path}.{os.urandom(6).hex()}.tmp"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -238,20 +240,20 @@ def _replace(path: str, text: bytes) -> None:
 
 
 def _keyring() -> Any | None:
-    """Return the system's keyring, if there is one that works. Raises SecretsUnusable if it hangs."""
+    """Return the system's keyring if there is one that works. Raises SecretsUnusable if it hangs."""
     try:
-        import keyring  # 60 ms and more, and only those who store secrets need it
+        import keyring  # takes 60 ms or more to import, and only users of secrets need it
     except ImportError:
         return None
     ring = _asked(keyring.get_keyring)
     try:
-        return ring if ring.priority > 0 else None  # "fail" and "null" have no more than 0
-    except RuntimeError:  # how a backend says that it cannot work here
+        return ring if ring.priority > 0 else None  # the backends "fail" and "null" have priority 0 or less
+    except RuntimeError:  # how a backend reports that it cannot work here
         return None
 
 
 def _asked(work: Callable[[], T]) -> T:
-    """Ask a keyring, which may ask the person; raises SecretsUnusable."""
+    """Run a keyring operation, which may prompt the person; raises SecretsUnusable."""
     answers: list[T] = []
     faults: list[Exception] = []
 
@@ -261,16 +263,16 @@ def _asked(work: Callable[[], T]) -> T:
         except Exception as error:  # noqa: BLE001 - a stranger's code: backends raise what they like
             faults.append(error)
 
-    # A keyring that waits for somebody who is not there must not hold us up for ever.
+    # A keyring waiting for someone who is not there must not block us forever.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(KEYRING_S)
     if answers:
         return answers[0]
-    why = f"{type(faults[0]).__name__}: {faults[0]}" if faults else f"it gave no answer for {KEYRING_S:.0f}s"
+    why = f"{type(faults[0]).__name__}: {faults[0]}" if faults else f"it did not answer within {KEYRING_S:.0f}s"
     raise SecretsUnusable(
         f"the system's keyring cannot be used: {why}",
-        "unlock it; with PYTHON_KEYRING_BACKEND=keyring.backends.null.Keyring secrets are kept in a file",
+        "unlock it, or set PYTHON_KEYRING_BACKEND=keyring.backends.null.Keyring to keep secrets in a file",
     ) from (faults[0] if faults else None)
 
 

@@ -108,7 +108,7 @@ def test_the_state_that_is_reported_is_the_one_that_counts():
     command_line.ok("disable", "hello")
     done = command_line.ok("approve", "hello", "--yes")
     assert done.out == "hello is approved, but it is turned off\n"
-    assert "hint: `anyplug enable hello` switches it on" in done.err
+    assert "hint: enable it with `anyplug enable hello`" in done.err
     assert command_line.ok("approve", "hello", "--yes", "--json").json["state"] == "disabled"
     assert "approved" in command_line.ok("enable", "hello").out
 
@@ -236,7 +236,7 @@ def test_with_nobody_to_ask_tier_2_is_denied_unless_answered_ahead():
     kit()
     command_line.ok("approve", "kit", "--yes")
     done = command_line.fails(3, "call", "kit.act")
-    assert "is of tier 2, and there is nobody to ask" in done.err
+    assert "needs confirmation (tier 2), but this is not a terminal" in done.err
     assert command_line.ok("call", "kit.act", "--yes").out == "ran\n"
     command_line.ok("approve", "kit", "--yes", "--always")
     assert command_line.ok("call", "kit.act").out == "ran\n"
@@ -244,7 +244,7 @@ def test_with_nobody_to_ask_tier_2_is_denied_unless_answered_ahead():
 
 def test_yes_on_a_call_is_never_a_first_approval():
     kit()
-    assert "nobody has approved it yet" in command_line.fails(3, "call", "kit.act", "--yes").err
+    assert "it is not approved yet" in command_line.fails(3, "call", "kit.act", "--yes").err
 
 
 @pytest.mark.parametrize("ending", [b"\x03", signal.SIGTERM])
@@ -296,7 +296,7 @@ def test_what_is_no_permission_cannot_be_granted():
         "there is no permission 'telepathy'"
         in command_line.fails(2, "approve", "hello", "--yes", "--grant", "telepathy").err
     )
-    assert "nobody has approved it yet" in command_line.fails(3, "grant", "hello", "network").err
+    assert "it is not approved yet" in command_line.fails(3, "grant", "hello", "network").err
     command_line.ok("approve", "hello", "--yes")
     for name in ("telepathy", "env", "env:", "network:", "networks"):
         assert f"there is no permission '{name}'" in command_line.fails(2, "grant", "hello", name).err

@@ -183,7 +183,7 @@ def test_arguments_that_do_not_fit_are_refused_all_at_once_and_nothing_runs(echo
         'Parameter "choice" must be one of ["a","b"]',
         'Parameter "number" must be of type "number"',
         'Parameter "file" must be of type "file"',
-        "hint: `anyplug tools echo.act` shows what it takes",
+        "hint: `anyplug tools echo.act` shows its parameters",
     ):
         assert message in done.err
     assert "must be an object, not list" in command_line.fails(2, "-e", echo, "call", "echo.act", "--args", "[1]").err

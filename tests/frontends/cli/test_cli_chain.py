@@ -87,10 +87,13 @@ def test_what_a_failed_step_had_said_is_data():
 def test_a_plugin_of_tier_2_needs_a_yes_and_what_is_new_an_approval():
     plugin_folders.cyclop("plugins", "echo", ECHO, permissions=["network"])
     path = saved(step("a"), step("{{lastResult.content}}b"))
-    assert "may not run: nobody has approved it yet" in command_line.fails(3, "chain", path, "--yes").err
+    assert "may not run: it is not approved yet" in command_line.fails(3, "chain", path, "--yes").err
     command_line.ok("approve", "echo", "--yes")
     done = command_line.fails(3, "chain", path)
-    assert "step 1 of 2: Tool \"echo\" failed: plugin 'echo' is of tier 2, and there is nobody to ask" in done.err
+    assert (
+        "step 1 of 2: Tool \"echo\" failed: plugin 'echo' needs confirmation (tier 2), but this is not a terminal"
+        in done.err
+    )
     assert command_line.run("chain", path, "--json").json["steps"][0]["error"]["code"] == "denied"
     assert command_line.ok("chain", path, "--yes").out == "ab\n"
 
@@ -111,9 +114,9 @@ def test_a_person_is_asked_once_for_a_run():
         ("[{]", "is not valid JSON"),
         (b"[\xff]", "is not valid JSON"),
         ("[" * 5000, "is not valid JSON"),
-        ("[]", "this is no chain: it has no steps"),
+        ("[]", "this is not a chain: it has no steps"),
         ("{}", 'the object has no "steps"'),
-        ('[{"tool": "echo"}, {"input": {}}]', "step 2 names no tool"),
+        ('[{"tool": "echo"}, {"input": {}}]', "step 2 has no tool"),
         ('[{"tool": "echo", "input": [1]}]', "the input of step 1 must be an object, not a list"),
         (json.dumps([{"tool": "echo"}] * 1001), "step 1001 is one too many"),
         (" " * (17 << 20), "is larger than 16 MiB"),
@@ -138,14 +141,14 @@ def test_what_is_odd_about_a_chain_is_a_warning(echo):
     path = saved(step("a", output_key="x"), step("{{x.content}}"))
     done = command_line.ok(*echo, "chain", path)
     assert done.out == "{{x.content}}\n"
-    assert "warning: step 1: ignored what a step does not have: output_key" in done.err
-    assert done.err.count("warning: step 2 of 2: no step gave anything for {{x.content}}") == 1
+    assert "warning: step 1: unknown keys are ignored: output_key" in done.err
+    assert done.err.count("warning: step 2 of 2: no step returned anything for {{x.content}}") == 1
 
 
 def test_a_chain_that_doubles_its_text_ends_at_a_bound(echo):
     more = step("".join(["{{lastResult.content}}"] * 200))
     done = command_line.fails(2, *echo, "chain", saved(step("x" * 1000), *[more] * 5))
-    assert 'step 3 of 6: Tool "echo" failed: the placeholders of step 3 bring in more than 16 MiB' in done.err
+    assert 'step 3 of 6: Tool "echo" failed: the placeholders of step 3 add more than 16 MiB' in done.err
 
 
 def test_a_tools_name_cannot_forge_lines(echo):

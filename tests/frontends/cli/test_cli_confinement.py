@@ -81,7 +81,7 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     before = seen[: seen.index("Approve it?")]
     assert "network:example.org:443: talk to example.org, port 443" in before
     assert "note: notifications opens nothing by itself" in before
-    assert "warning: nothing enforces network:example.org:443: the kernel knows ports and no hosts" in before
+    assert "warning: nothing enforces network:example.org:443: the kernel knows ports but not hosts" in before
     assert "grant `network:*:443` (that port of any machine) or `network`" in before
     assert "warning: it will not run here; --allow-unconfined lets it" in before
 
@@ -89,10 +89,10 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
 def test_a_person_is_told_how_hosts_are_held():
     plugin_folders.cyclop("plugins", "hello", permissions=["network:example.org:443"])
     approved = command_line.ok("approve", "hello", "--yes").err
-    assert "network:example.org:443: talk to example.org, port 443, by a proxy" in approved
-    assert "note: network:example.org:443 is held by a proxy: programs must use HTTP_PROXY" in approved
+    assert "network:example.org:443: talk to example.org, port 443, through a proxy" in approved
+    assert "note: network:example.org:443 is enforced by a proxy: programs must use HTTP_PROXY" in approved
     shown = command_line.ok("show", "hello").out
-    assert "opens     network:example.org:443 is held by a proxy" in shown
+    assert "opens     network:example.org:443 is enforced by a proxy" in shown
     assert "seccomp, proxy\n" in shown
     assert command_line.ok("show", "hello", "--json").json["confinement"]["state"] == "confined"
 
@@ -103,7 +103,7 @@ def test_without_namespaces_hosts_are_not_held_and_show_and_doctor_say_so(settin
     command_line.ok("approve", "hello", "--yes")
     shown = command_line.ok("show", "hello").out
     assert "it does not run here" in shown
-    assert "nothing enforces network:example.org:443: the proxy that would needs a network namespace" in shown
+    assert "nothing enforces network:example.org:443: the proxy for it needs a network namespace" in shown
     assert "hello does not run, because its permissions cannot be enforced" in command_line.run("doctor").out
     assert "needs a network namespace" in command_line.fails(3, "call", "hello", "--yes").err
     command_line.ok("approve", "hello", "--yes", "--allow-unconfined")
@@ -119,7 +119,8 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     assert "'no-such-program' is not on your PATH" in said
     assert "note: network:unix reaches every program" in said
     assert (
-        "network:example.org:80 is held by a proxy" in command_line.ok("grant", "hello", "network:example.org:80").err
+        "network:example.org:80 is enforced by a proxy"
+        in command_line.ok("grant", "hello", "network:example.org:80").err
     )
     assert "allows nothing until it does" in command_line.ok("grant", "hello", "filesystem:read:~/notes").err
     os.mkdir(os.path.expanduser("~/notes"))
@@ -131,10 +132,10 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("network:*:99999", "'99999' in 'network:*:99999' is no port"),
+        ("network:*:99999", "'99999' in 'network:*:99999' is not a port"),
         ("clipboard:all", "'clipboard' has no scope"),
         ("filesystem:read:~bob/x", "another user's folder"),
-        ("env:A-B", "no name of an environment variable"),
+        ("env:A-B", "not a valid name for an environment variable"),
     ],
 )
 def test_a_scope_that_means_nothing_is_refused_everywhere(written, said):

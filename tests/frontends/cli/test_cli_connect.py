@@ -198,9 +198,9 @@ def test_a_link_is_followed_and_stays_one(user: Path, tmp_path: Path):
     [
         (b'{"mcpServers": {', "line 1, column 17"),
         (b'{"mcpServers": []}', "'mcpServers' is not an object"),
-        (b"[]", "does not hold an object"),
-        ('{"a": "ü"}'.encode("utf-16"), "not text in UTF-8"),
-        (b'{"a": "\xff"}', "not text in UTF-8"),
+        (b"[]", "it is not an object"),
+        ('{"a": "ü"}'.encode("utf-16"), "not UTF-8 text"),
+        (b'{"a": "\xff"}', "not UTF-8 text"),
     ],
 )
 def test_what_cannot_be_understood_is_left_as_it_is(content: bytes, why: str, user: Path):

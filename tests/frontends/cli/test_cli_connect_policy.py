@@ -24,7 +24,7 @@ def test_it_is_put_into_the_project_and_taken_away_again():
     assert "every tool is refused here: there is no .cupcake" in done.err
     assert "`anyplug policy init --harness opencode` makes one" in done.err
     assert os.environ["ANYPLUG_HOME"] in read(IN_A_PROJECT)
-    assert "exists already" in ok("connect", "opencode", "--policy").out
+    assert "already exists" in ok("connect", "opencode", "--policy").out
     assert ok("connect", "opencode", "--policy", "--remove", "--json").json[0]["change"] == "removed"
     assert not os.path.exists(IN_A_PROJECT)
     assert "does not exist" in ok("connect", "opencode", "--policy", "--remove").out

@@ -43,7 +43,7 @@ def test_that_it_is_switched_off_is_a_problem_with_its_cure(off_by):
     done = command_line.run("doctor")
     assert done.code == 1
     assert done.out.startswith("Permissions are NOT enforced: the sandbox is turned off.")
-    assert f"problem: confinement is switched off by {off_by}" in done.out
+    assert f"problem: confinement is disabled by {off_by}" in done.out
     assert command_line.run("doctor", "--json").json["off_by"] == off_by
 
 
@@ -51,7 +51,7 @@ def test_without_namespaces_it_says_what_stays_open_and_how_to_get_them_back(set
     settings("namespaces = false\n")
     done = command_line.run("doctor")
     assert done.code == 0, "the gaps break no profile"
-    assert "warning: plugins are held less than they could be" in done.out
+    assert "warning: plugins are confined less than possible" in done.out
     assert "write `namespaces = true`" in done.out
     assert "mounts        MISSING" in done.out
     found = {way["name"]: way["state"] for way in command_line.run("doctor", "--json").json["ways_out"]}

@@ -50,7 +50,7 @@ def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
     assert "kit is installed in" in done.out
     assert "Instructions from the plugin's author, for you:\n\n| Read me." in done.out
     assert f"copying {source}" in done.err
-    assert "hint: `anyplug approve kit` shows what it asks for" in done.err
+    assert "hint: review its permissions with `anyplug approve kit`" in done.err
     assert command_line.listed("kit")["state"] == "new"
 
 
@@ -99,11 +99,11 @@ def test_a_repository_is_installed_and_its_commit_named(source):
 
 def test_what_cannot_be_installed_is_an_error_with_a_hint_and_leaves_nothing(tmp_path):
     done = command_line.fails(1, "install", "nowhere")
-    assert "there is no folder 'nowhere'" in done.err
+    assert "the folder 'nowhere' does not exist" in done.err
     assert "https://" in done.err
     done = command_line.run("install", "nowhere", "--json")
     assert (done.code, done.json["error"]["code"]) == (1, "install_failed")
-    assert "there is no folder 'ext::" in command_line.fails(1, "install", "ext::touch ran").err
+    assert "the folder 'ext::" in command_line.fails(1, "install", "ext::touch ran").err
     assert "is not a ref" in command_line.fails(1, "install", f"file://{tmp_path}", "--ref=-x").err
     assert in_plugins() == []
     assert not os.path.exists("ran")
@@ -170,7 +170,7 @@ def test_an_update_without_a_word_from_anybody_waits_to_be_approved(source):
     command_line.ok("install", source, "--yes", "--always")
     change(source)
     done = command_line.ok("update", "kit")
-    assert "hint: `anyplug approve kit`" in done.err
+    assert "with `anyplug approve kit`" in done.err
     assert "it changed since it was approved" in command_line.fails(3, "call", "kit.act").err
 
 
@@ -214,7 +214,7 @@ def test_what_an_extension_added_to_a_file_of_its_own_outlives_updates(tmp_path)
     assert command_line.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
     plugin_folders.write(f"{source}/todos.json", '["another example"]')
     done = command_line.ok("update", "todo", "--yes")
-    assert "todos.json is unchanged; the new version of it is beside it, as todos.json.new" in done.err
+    assert "todos.json is unchanged; the new version of it is next to it, as todos.json.new" in done.err
     assert command_line.read_json(f"{folder}/todos.json") == ["example", "tea", "milk", "bread"]
     assert command_line.read_json(f"{folder}/todos.json.new") == ["another example"]
 

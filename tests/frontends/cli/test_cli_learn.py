@@ -170,7 +170,7 @@ print(json.dumps({{"result": "done"}}))
 """)
     plugin_folders.cyclop("plugins", "curious", script)
     command_line.ok("approve", "curious", "--yes")
-    assert learned("curious")["never"] == [f"read what is anyplug's own: {command_line.home()}/anyplug.db"]
+    assert learned("curious")["never"] == [f"read anyplug's own files: {command_line.home()}/anyplug.db"]
 
 
 def test_a_stavrobot_tool_with_a_tmp_of_its_own_is_watched_too():
@@ -228,7 +228,7 @@ def test_a_folder_that_was_named_gets_the_approval_that_it_would_need():
 
 def test_what_nobody_approved_is_not_run_and_an_unknown_tool_is_not_found():
     plugin_folders.cyclop("plugins", "hello")
-    assert "nobody has approved it yet" in command_line.fails(3, "learn", "hello", "--yes").err
+    assert "it is not approved yet" in command_line.fails(3, "learn", "hello", "--yes").err
     assert "did you mean hello" in command_line.fails(4, "learn", "helo", "--yes").err
 
 

@@ -264,7 +264,7 @@ def test_check_says_everything_that_is_wrong_each_with_the_cure():
 def test_check_of_what_is_no_plugin_says_so():
     os.mkdir("empty")
     plugin_folders.write("empty/file", "text")
-    assert "holds no plugin" in command_line.run("check", "empty").out
+    assert "is not a plugin" in command_line.run("check", "empty").out
     assert command_line.run("check", "empty").code == 1
     assert command_line.run("check", "nowhere").code == 1
     assert "not a folder" in command_line.run("check", "empty/file").out

@@ -130,18 +130,18 @@ def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
 @pytest.mark.parametrize(
     ("words", "cure"),
     [
-        (["My Kit", "--format", "cyclop"], "`my-kit` would do"),
+        (["My Kit", "--format", "cyclop"], "for example `my-kit`"),
         (["My-Kit", "--format", "stavrobot"], "small Latin letters"),
-        (["my_kit", "--format", "stavrobot"], "`my-kit` would do"),
-        (["--format", "stavrobot", "--", "-kit"], "`kit` would do"),
-        (["ma\u00eftre d'h\u00f4tel"], "`maitre-d-hotel` would do"),
-        ([".kit"], "`kit` would do"),
-        (["__"], "`my-plugin` would do"),
-        ([""], "`my-plugin` would do"),
-        (["\u9053\u5177", "--format", "workbench"], "`my-plugin` would do"),
-        (["plugins/kit"], "say `kit`, and where it goes with `--into plugins`"),
-        (["kit/"], "say `kit`\n"),
-        (["/"], "say `my-plugin`"),
+        (["my_kit", "--format", "stavrobot"], "for example `my-kit`"),
+        (["--format", "stavrobot", "--", "-kit"], "for example `kit`"),
+        (["ma\u00eftre d'h\u00f4tel"], "for example `maitre-d-hotel`"),
+        ([".kit"], "for example `kit`"),
+        (["__"], "for example `my-plugin`"),
+        ([""], "for example `my-plugin`"),
+        (["\u9053\u5177", "--format", "workbench"], "for example `my-plugin`"),
+        (["plugins/kit"], "use `kit`, and choose the folder with `--into plugins`"),
+        (["kit/"], "use `kit`\n"),
+        (["/"], "use `my-plugin`"),
         (["mcp", "--format", "stavrobot"], "choose another name"),
         (["mcp", "--format", "workbench"], "choose another name"),
         (["builtin", "--format", "workbench"], "choose another name"),
@@ -186,7 +186,7 @@ def test_an_empty_folder_is_taken_and_any_other_left_alone():
     os.symlink("nowhere", "dangling")
     before = everything()
     for name in ("full", "file", "dangling", "empty"):
-        assert f"{name} is there already" in command_line.fails(1, "new", name).err
+        assert f"{name} already exists" in command_line.fails(1, "new", name).err
     assert everything() == before
 
 

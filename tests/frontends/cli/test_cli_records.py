@@ -295,7 +295,7 @@ def ruled():
         {
             "verdict": "allowed",
             "by": "approval",
-            "notes": ("the guard 'late' gave no usable answer; it was passed over",),
+            "notes": ("the guard 'late' gave no usable answer; it was skipped",),
             "notes_by": ("guard:late",),
         },
     )
@@ -318,7 +318,7 @@ def test_the_table_says_why_a_call_was_refused_and_who_changed_it_or_was_passed_
         3: "because: only short texts",
         4: "hush rewrote it: not so loud",
         5: "policy:SHORT-TEXTS .cupcake/policies/network.rego:16 changed the arguments: shorter",
-        6: "the guard 'late' gave no usable answer; it was passed over",
+        6: "the guard 'late' gave no usable answer; it was skipped",
     }
 
 
@@ -371,7 +371,7 @@ def test_a_record_from_before_a_field_was_added_is_read_as_it_is():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["-n", "0"], "'0' is not a number of records, which begins at 1"),
+        (["-n", "0"], "'0' is not a number of records (1 or more)"),
         (["-n", "-3"], "'-3' is not a number of records"),
         (["--since", "yesterday"], "'yesterday' is neither a span such as 30m, 2h or 3d nor a date"),
         (["--outcome", "refused"], "invalid choice: 'refused'"),

@@ -174,7 +174,7 @@ def test_show_of_one_that_says_no_hello_waits_for_it_just_once_and_says_what_cam
     shown = ok("--plugin", folder, "--no-discover", "show", "mute", "--json").json
     assert starts(folder) == 1
     process = shown["process"]
-    assert "sent no hello within 0.4s; it wrote 1 line that is no frame" in process["reason"]
+    assert "sent no hello within 0.4s; it wrote 1 line that is not a frame" in process["reason"]
     assert (process["pid"], process["uptime_s"], process["restarts"]) == (None, None, 0)
     assert (process["frames"], process["malformed"], process["stderr_tail"]) == ({}, 1, "almost there\n")
 
@@ -280,7 +280,7 @@ def test_run_without_a_command_lists_those_that_can_be_run(extension):
     listed = ok(*options, "--json").json
     assert listed[0] == {"command": "/prompt", "plugin": "full", "description": "Does prompt."}
     assert len(listed) == len(shown) - 1 == 8  # not /help, which is zot's
-    assert "`anyplug run` lists what there is" in fails(4, *options, "/xyzzy").err
+    assert "`anyplug run` lists all commands" in fails(4, *options, "/xyzzy").err
 
 
 def test_of_what_nobody_approved_no_command_is_listed(extension):
@@ -374,7 +374,7 @@ def test_a_command_of_tier_2_needs_a_persons_word(extension):
 def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extension):
     ok("install", extension)
     done = fails(4, "run", "/noop", "--yes")
-    assert "no command is named '/noop': nobody has approved these plugins yet: full" in done.err
+    assert "no command is named '/noop': these plugins are not approved yet: full" in done.err
     assert "anyplug approve full" in done.err
     assert "anyplug approve full" in fails(4, "call", "weather").err
     assert starts(os.path.join(home(), "plugins", "full")) == 0
@@ -520,7 +520,7 @@ def test_a_log_says_how_a_run_ended_by_itself(tmp_path, script, end):
 def test_a_log_says_why_something_did_not_come_up(tmp_path):
     folder = zot_folders.extension(tmp_path, "doomed", "sys.exit('no database')")
     run("-e", folder, "--no-discover", "tools")
-    assert " doomed 1.0.0 did not come up: extension 'doomed' ended before it said hello" in ok("logs", "doomed").out
+    assert " doomed 1.0.0 did not start: extension 'doomed' ended before it sent a hello" in ok("logs", "doomed").out
 
 
 # Roots
@@ -631,7 +631,7 @@ def extending_echo(tool):
 def test_one_that_its_own_manifest_switches_off_is_said_to_be(tmp_path):
     folder = zot_folders.extension(tmp_path, "off", enabled=False)
     done = fails(4, "--plugin", folder, "call", "off")
-    assert "plugin 'off' is switched off" in done.err
+    assert "plugin 'off' is disabled" in done.err
     assert 'set "enabled" to true in ' in done.err
 
 

@@ -91,7 +91,7 @@ def test_it_opens_as_many_files_as_it_may():
 def test_a_second_one_for_the_same_home_says_that_there_is_one():
     with resident() as process:
         said = fails(1, "serve").err
-        assert f"a host is up for {home()} (pid {process.pid})" in said
+        assert f"the daemon is already running for {home()} (pid {process.pid})" in said
         assert daemons.status()["pid"] == process.pid
 
 
@@ -254,11 +254,11 @@ def test_where_nothing_can_be_written_it_says_so():
     done = finish(start("serve", preexec_fn=nothing_fits))
     assert done.code == 1
     assert "File too large" in done.err
-    assert "hint: check the disk's space" in done.err
+    assert "hint: check the disk's free space" in done.err
     done = finish(start("serve", "--detach", preexec_fn=nothing_fits))
     assert done.code == 1
     assert f"cannot write to {daemons.address().log}: File too large" in done.err
-    assert "hint: check the disk's space" in done.err
+    assert "hint: check the disk's free space" in done.err
     assert os.listdir(daemons.address().folder) == ["lock"]
 
 
@@ -539,7 +539,7 @@ def test_an_extension_that_somebody_relies_on_since_is_started(two, settings):
         ok("call", "one")
         assert heard(two[1]) == []
         settings('[plugins.two]\nguard = "required"\n')
-        assert "the required guard 'two' has not said what it guards" in fails(3, "call", "one").err
+        assert "the required guard 'two' has not reported what it guards" in fails(3, "call", "one").err
         assert processes.until(lambda: len(heard(two[1], "hello_ack")) == 1)  # it is ready before it reads that
 
 
@@ -548,7 +548,7 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         settings(REQUIRED)
         fails(3, "call", "one")
         settings("[plugins.nosuchguard\n")
-        fault = "the settings cannot be used, and the last good ones hold: "
+        fault = "the settings are invalid, so the last good ones stay in effect: "
         for _ in range(2):
             said = fails(3, "call", "one").err
             assert f"warning: {fault}{home()}/settings.toml: " in said
@@ -664,11 +664,13 @@ def test_reload_says_why_a_plugin_did_not_come_up(project, zot):
         plugin_folders.write(os.path.join(folder, "run.py"), "#!/bin/sh\necho no database >&2; exit 3\n", 0o755)
         _, who, why = ok("--ext", folder, "reload").out.splitlines()
         assert who == "Plugins that could not be loaded: mine"
-        assert why.startswith("mine: it is not running: extension 'mine' ended before it said hello: it exited with 3")
+        assert why.startswith(
+            "mine: it is not running: extension 'mine' ended before it sent a hello: it exited with 3"
+        )
         assert "no database" in why
         alone = run("--ext", folder, "reload", "mine")
         assert alone.code == 1
-        assert alone.err.startswith("error: mine did not come up again: it is not running: extension 'mine' ended")
+        assert alone.err.startswith("error: mine did not restart: it is not running: extension 'mine' ended")
 
 
 @pytest.fixture
@@ -700,7 +702,7 @@ def test_reload_says_why_what_did_not_change_does_not_come_up(moody):
         ok("call", "moody")
         plugin_folders.write(os.path.join(moody, "mood"), "bad")
         said = fails(1, "reload", "moody").err
-        assert said.startswith("error: moody did not come up again: it is not running: extension 'moody' ended before")
+        assert said.startswith("error: moody did not restart: it is not running: extension 'moody' ended before")
         assert "not today" in said
         os.remove(os.path.join(moody, "mood"))
         assert ok("reload", "moody").out == "1 plugin, 1 tool.\n"
@@ -1076,7 +1078,7 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
     for name in ("hello", "sly"):
         ok("approve", name, "--yes", "--always")
     with resident():
-        assert "may not attach to the host that runs plugins" in ok("call", "sly", env=_paths()).out
+        assert "may not attach to the daemon" in ok("call", "sly", env=_paths()).out
         assert ok("audit", "--json").json[-1]["tool"] == "sly"
 
 
@@ -1092,7 +1094,7 @@ def test_a_process_in_a_sandbox_of_any_home_may_not_attach():
         for state, is_served in (("free", True), ("held", False)):
             words = [sys.executable, "-c", knocks, daemons.address().read()["socket"], state]
             said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
-            assert ("in a sandbox that this host is not in" in said) != is_served
+            assert ("a sandboxed process may not attach" in said) != is_served
 
 
 def test_whoever_lets_another_connect_is_not_served():
@@ -1131,4 +1133,4 @@ def test_another_user_may_not_attach_even_if_the_socket_is_open(tmp_path):
             folder = os.path.dirname(folder)
         os.chmod(path, 0o666)
         open_to_all = subprocess.run(words, user=65534, capture_output=True, text=True, check=False)
-        assert "belongs to another user" in open_to_all.stdout
+        assert "belongs to a user other than" in open_to_all.stdout

@@ -173,7 +173,7 @@ def test_when_the_host_is_killed_those_who_wait_are_told_and_the_conversation_go
         assert sorted(answer["id"] for answer in told[:2]) == [1, 2]
         for answer in told:
             assert answer["error"]["data"] == {"code": "unavailable", "hint": "try again"}
-            assert "the host that ran the plugins ended" in answer["error"]["message"]
+            assert "the daemon that ran the plugins ended" in answer["error"]["message"]
         assert processes.until(lambda: not sleepers())  # no orphan
         assert agent.gets(3, "hello") == "done"
         assert other.gets(3, "hello") == "done"
@@ -227,7 +227,7 @@ def test_when_the_host_is_stopped_those_who_wait_are_told_as_if_it_had_been_kill
         for answer in told:
             assert answer["error"]["code"] == LOST
             assert answer["error"]["data"] == {"code": "unavailable", "hint": "try again"}
-            assert "the host that ran the plugins ended" in answer["error"]["message"]
+            assert "the daemon that ran the plugins ended" in answer["error"]["message"]
     assert agent.insists("hello") == "done"
     agent.leaves()
     ok("stop")
@@ -340,7 +340,7 @@ def test_whoever_has_another_home_of_their_own_is_served_alone_and_told(plugins,
         agent = Relay(era=era, HOME=str(tmp_path))
         assert agent.gets(1, "hello") == "done"
         assert daemons.status()["calls"] == 0
-        assert b"working without the daemon: the host that is up has another HOME" in agent.leaves()
+        assert b"working without the daemon: the daemon runs with a different HOME" in agent.leaves()
 
 
 GARBAGE = [

@@ -202,7 +202,7 @@ def test_files_that_cannot_be_used_are_said_to_be_with_the_cure(tmp_path):
         ((certificate, str(tmp_path / "none.key")), "cannot read"),
         ((str(nonsense), key), "PEM"),
         ((certificate, str(nonsense)), "PEM"),
-        ((certificate, other), "is not that of the certificate"),
+        ((certificate, other), "does not belong to the certificate"),
         ((certificate, sealed), "passphrase"),
         ((certificate, str(tmp_path)), "cannot read"),
     ):

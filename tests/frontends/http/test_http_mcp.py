@@ -86,7 +86,7 @@ async def test_too_many_calls_are_refused_with_a_time_to_come_back(era):
             await other.call_tool("echo", {"text": "x"})
         assert refused.value.error.data["code"] == "overloaded"
         assert refused.value.error.data["retry_after_s"] > 0
-        assert "calls that may be under way" in refused.value.error.message
+        assert "calls are already running" in refused.value.error.message
         inner.go_on.set()
         with anyio.fail_after(PATIENCE_S):
             assert text(await patiently(other, "echo", {"text": "x"})) == "x"

@@ -217,7 +217,7 @@ def test_where_the_folder_is_gone_too_it_ends_with_the_host(attached, monkeypatc
     monkeypatch.chdir("/")
     daemons.kill(process)
     assert agent.process.wait(PATIENCE_S) == 1
-    assert b"there is no folder" in agent.process.stderr.read()
+    assert b"does not exist" in agent.process.stderr.read()
 
 
 def test_it_ends_when_nobody_reads_what_the_host_answers(attached):

@@ -81,7 +81,7 @@ def test_what_follows_a_removed_entry_does_not_end_up_in_a_comment():
         ("{} {}", "something follows the end"),
         ("{,}", "a key in quotes"),
         ("/* open", "no value"),
-        ("[1]", "does not hold an object"),
+        ("[1]", "it is not an object"),
         ('{"a": ' + "[" * 5000, "nested deeper"),
     ],
 )
@@ -182,9 +182,9 @@ def test_a_table_goes_with_all_below_it_and_nothing_else():
 
 @pytest.mark.parametrize("text", ['mcp_servers = {anyplug = {command = "x"}}', 'mcp_servers.anyplug.command = "x"'])
 def test_what_is_not_written_as_a_table_is_left_alone(text: str):
-    with pytest.raises(Unfit, match="not written as a table"):
+    with pytest.raises(Unfit, match="not written as a separate table"):
         toml.put(text, ("mcp_servers", "anyplug", "command"), "y")
-    with pytest.raises(Unfit, match="not written as a table"):
+    with pytest.raises(Unfit, match="not written as a separate table"):
         toml.drop(text, ("mcp_servers", "anyplug"))
 
 

@@ -55,7 +55,7 @@ add_context contains sprintf("%v", [input.signals.branch])
 deny contains each if {{ each := object.union({{"reason": "r"}}, {FINE}) }}
 """
     done = said(body, tools=["Bash", "mcp__*"], signals=["branch"], rulebook="signals: {branch: git branch}")
-    assert done.startswith("1 policy can be used.")
+    assert done.startswith("1 policy is valid.")
 
 
 def test_a_slip_in_the_routing_is_named():
@@ -69,7 +69,7 @@ def test_a_slip_in_the_routing_is_named():
 
 
 def test_plugins_call_their_tools_what_they_like():
-    assert said(decision("deny"), tools=["bash"], harness="anyplug").startswith("1 policy can be used.")
+    assert said(decision("deny"), tools=["bash"], harness="anyplug").startswith("1 policy is valid.")
 
 
 def test_metadata_that_is_no_yaml_is_reported_with_its_own_line():
@@ -107,8 +107,8 @@ def test_metadata_that_is_no_yaml_is_reported_with_its_own_line():
             4,
             "error: each entry of `context`",
         ),
-        ("builtins: {}\nsignals: {}\nbuiltins: {}\n", 3, "error: the key `builtins` stands here a second time"),
-        ("signals: {one: x, one: y}\n", 1, "error: the key `one` stands here a second time"),
+        ("builtins: {}\nsignals: {}\nbuiltins: {}\n", 3, "error: the key `builtins` occurs twice"),
+        ("signals: {one: x, one: y}\n", 1, "error: the key `one` occurs twice"),
     ],
 )
 def test_a_slip_in_the_rulebook_is_named_with_its_line(rulebook, line, says):
@@ -192,7 +192,7 @@ def test_what_is_no_event_or_no_policy_is_said_with_the_cure_that_helps():
     assert "`--harness claude` takes events of Claude Code" in command_line.fails(2, "policy", "explain", event).err
     plugin_folders.write("./candidate.rego", "package")
     done = command_line.fails(1, "policy", "replay", "candidate.rego")
-    assert "the candidate cannot be used:\n  | candidate.rego:1" in done.err
+    assert "the candidate is invalid:\n  | candidate.rego:1" in done.err
     assert "validate" not in done.err
 
 

@@ -102,7 +102,7 @@ def test_an_ordinary_user_gets_a_tmp_of_their_own_for_each_call(namespaces, name
     assert uid != 0
     assert sorted(results) == [["a\n", 2], ["b\n", 2], ["c\n", 2]]
     if not namespaces:
-        assert refused == "switched off in settings.toml"
+        assert refused == "disabled in settings.toml"
     assert not os.path.exists(f"/tmp/{name}")
 
 
@@ -202,8 +202,8 @@ async def test_without_namespaces_a_folder_with_somebodys_files_is_never_touched
     async with host(stavrobot(name, init={"entrypoint": "act/run"})) as h:
         result = await h.call(f"{name}.act")
         assert result.error.code == "unavailable"
-        assert result.error.message.endswith(f"/tmp/{name} holds files of yours")
-        with pytest.raises(Exception, match="holds files of yours") as raised:
+        assert result.error.message.endswith(f"/tmp/{name} contains your files")
+        with pytest.raises(Exception, match="contains your files") as raised:
             await h.prepare(h.plugins[0].plugin)
         assert raised.value.code == "unavailable"
     assert os.listdir(f"/tmp/{name}") == ["precious"]

@@ -25,4 +25,4 @@ def test_room_that_others_give_back_hides_nothing_of_what_a_plugin_takes(disk, t
     assert watch.excess([]) == ""
     (tmp_path / "much").write_bytes(bytes(3 * MIB))
     disk(4_000)
-    assert watch.excess([]) == f"{tmp_path} holds more than 1 MiB"
+    assert watch.excess([]) == f"{tmp_path} contains more than 1 MiB"

@@ -111,14 +111,14 @@ def test_networks(granted, expected):
 
 def test_hosts_say_that_a_proxy_holds_them():
     (note,) = profile("network:example.com:443", "network:localhost").notes
-    assert note.startswith("network:example.com:443, network:localhost is held by a proxy")
+    assert note.startswith("network:example.com:443, network:localhost is enforced by a proxy")
 
 
 @pytest.mark.parametrize(
     ("granted", "why", "cure"),
     [
-        (("network:example.com:80", "network:*:443"), "cannot hold it beside network:*:443", "grant `network:*:80`"),
-        (("network:no name:80",), "is no machine's name or address", "write `network:api.example.com:443`"),
+        (("network:example.com:80", "network:*:443"), "cannot be combined with network:*:443", "grant `network:*:80`"),
+        (("network:no name:80",), "is not a host name or address", "write `network:api.example.com:443`"),
     ],
 )
 def test_hosts_that_cannot_be_held_say_why_and_what_would_be(granted, why, cure):

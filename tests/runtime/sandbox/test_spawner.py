@@ -31,6 +31,7 @@ pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 24
 BURST = 60  # starts at once
+BUSY = "too many programs are waiting to be started"
 BULK = "x" * 20_000  # in the environment of each, so that few of them fill the socket
 WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep {0}; done' </dev/null >/dev/null 2>&1 &) ; sleep 0.2; "
@@ -332,7 +333,7 @@ async def test_a_plugin_that_writes_beside_itself_cannot_change_its_code(confine
 async def test_a_program_that_may_not_be_run_says_so(confined):
     finished = await confined()(sandbox_script.find("git"), "--version")
     assert finished.ending == "not_started"
-    assert "permissions do not let it execute" in finished.reason
+    assert "permissions do not allow it to execute" in finished.reason
 
 
 async def test_a_request_that_makes_no_sense_harms_no_other(confined):
@@ -628,7 +629,7 @@ def test_the_disk_is_not_filled(how, user):
     script = f"import os, time\nkept = []\nfor n in range(200):\n    {FILLING[how]}\n    time.sleep(0.02)\n"
     code, _, err, reason = bounded(user, script, disk=100 << 20)
     assert code == -9, err
-    assert "holds more than 100 MiB" in reason
+    assert "contains more than 100 MiB" in reason
 
 
 def test_a_folder_is_measured_with_all_that_takes_room_and_each_file_once(tmp_path):
@@ -652,7 +653,7 @@ async def test_a_tmp_of_its_own_has_a_size_too(confined, tmp_path):
     cover.mkdir()
     script = "for n in $(seq 200); do head -c 4194304 /dev/zero > /tmp/$n; sleep 0.02; done"
     finished = await one.sh(script, tmp=str(cover))
-    assert (finished.exit_code, finished.reason) == (-9, "its /tmp holds more than 100 MiB")
+    assert (finished.exit_code, finished.reason) == (-9, "its /tmp contains more than 100 MiB")
     assert (await one.sh("echo fine > /tmp/x && cat /tmp/x", tmp=str(tmp_path))).stdout == b"fine\n"
 
 
@@ -799,7 +800,7 @@ def test_without_a_network_namespace_a_grant_for_one_host_is_not_held_and_says_w
     with escape_test.scene() as scene:
         wanted = scene.profile("network:api.example.com:443")
         try:
-            with pytest.raises(NotEnforceable, match="the proxy that would needs a network namespace") as raised:
+            with pytest.raises(NotEnforceable, match="the proxy for it needs a network namespace") as raised:
                 ConfinedSpawn(guard, wanted, layers=without)
             tolerant = ConfinedSpawn(guard, wanted, layers=without, tolerant=True)
             tolerant.close()
@@ -911,7 +912,7 @@ async def test_of_starts_that_wait_there_are_only_so_many_and_the_next_is_told_s
         refused = list(ended)
         os.kill(plugin.spawn._process.pid, signal.SIGCONT)
     assert len(refused) < len(ended) == BURST
-    assert {(one.ending, one.reason) for one in refused} == {("not_started", "too many programs wait to be started")}
+    assert {(one.ending, one.reason) for one in refused} == {("not_started", BUSY)}
 
 
 async def test_starts_that_wait_end_with_their_spawner(confined):

@@ -276,7 +276,7 @@ async def test_what_waits_for_a_peer_is_bounded(start):
     peer = start("time.sleep(600)")
     for _ in range(17):
         peer.session.send({"text": "x" * 1_000_000})
-    with pytest.raises(Crowded, match="more than 16 MiB wait for it to be read"):
+    with pytest.raises(Crowded, match="more than 16 MiB are waiting to be read by it"):
         peer.session.send({"text": "x" * 1_000_000})
     with pytest.raises(Crowded, match="more than 16 MiB"):
         await peer.session.wait_for_room(0.05)

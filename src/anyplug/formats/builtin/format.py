@@ -9,7 +9,7 @@ from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
 NAME = "builtin"
 TITLE = "built-in"
-MANIFEST = ""  # no folder holds them
+MANIFEST = ""  # no folder contains them
 PROJECT_ROOTS: tuple[str, ...] = ()
 ARGUMENTS: Arguments = "strict"
 EVERY_FILE_COUNTS = False
@@ -42,12 +42,12 @@ RELOAD = Tool(
     own_name="reload_plugins",
     plugin=NAME,
     description=(
-        "Read all plugins again and start anew what changed, so that new and edited tools can be used. "
-        "With a plugin's name, that plugin is started anew even if nothing changed."
+        "Read all plugins again and restart what changed, so that new and edited tools can be used. With a plugin's "
+        "name, restart that plugin even if nothing changed."
     ),
     input_schema={
         "type": "object",
-        "properties": {"plugin": {"type": "string", "description": "The name of a plugin to start anew."}},
+        "properties": {"plugin": {"type": "string", "description": "The name of a plugin to restart."}},
         "additionalProperties": False,
     },
     program="",
@@ -59,11 +59,11 @@ PLUGIN = Plugin(
 
 
 def load(folder: Folder) -> None:
-    """No folder holds them."""
+    """Return None: no folder contains them."""
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Nothing runs, so nothing is given."""
+    """Return nothing, because nothing runs."""
     return {}
 
 

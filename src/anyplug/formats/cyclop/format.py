@@ -55,9 +55,9 @@ ready = defaults.ready
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
 
 TIMEOUT_S = 30.0
-MAX_STDOUT = 1 << 20  # bytes; more ends the process
+MAX_STDOUT = 1 << 20  # bytes; the process is ended if it writes more
 MAX_STDERR = 64 << 10  # bytes kept
-RAW_SHOWN = 2_000  # characters of unusable output that a message quotes
+RAW_SHOWN = 2_000  # characters of unusable output quoted in a message
 
 WORDS = one_shot.Words(
     timed_out="Plugin timed out after {seconds:g}s",
@@ -111,7 +111,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "PYTHONPYCACHEPREFIX": os.path.join(home.cache(plugin), "pycache"),
-        "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library anew
+        "PYTHONDONTWRITEBYTECODE": "",  # with it, each call would compile even the standard library again
         "CYCLOPONE_PLUGIN_DIR": plugin.path,
         DATA_VARIABLE: data(plugin, home),
     }
@@ -123,12 +123,12 @@ def plugins_folder() -> str:
 
 
 def user_roots() -> tuple[str, ...]:
-    """Name the folder that Cyclop One reads."""
+    """Return the folder that Cyclop One reads."""
     return (plugins_folder(),)
 
 
 def private_places(project: str) -> tuple[str, ...]:
-    """Name Cyclop One's own folder, which has its plugins' data, too."""
+    """Return Cyclop One's own folder, which also has its plugins' data."""
     return (os.path.dirname(plugins_folder()),)
 
 
@@ -160,7 +160,7 @@ def result(call: Call, request: Program, answer: Finished, around: Surroundings)
 
 
 def data(plugin: Plugin, home: Home) -> str:
-    """Return the plugin's data folder: beside its own root if Cyclop One keeps it there, else ours."""
+    """Return the plugin's data folder: next to its own root if Cyclop One keeps it there, else ours."""
     if os.path.dirname(plugin.found_at) == plugins_folder():
         return os.path.join(os.path.dirname(plugins_folder()), "plugin-data", plugin.name)
     return home.data(plugin)
@@ -203,7 +203,7 @@ def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...
         return ()
     asked = permissions.normalise(given)
     if secrets := [permission for permission in asked if permission.startswith("env:")]:
-        report.warn(f"'{secrets[0]}' cannot be asked for; it is ignored", "only a person grants environment variables")
+        report.warn(f"'{secrets[0]}' cannot be requested; it is ignored", "only a person grants environment variables")
         asked = tuple(permission for permission in asked if permission not in secrets)
     for permission in asked:
         if not permissions.kind(permission) or permission.startswith("env"):
@@ -225,7 +225,7 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
     for index, item in enumerate(declared):
         name, description = (_text(item, "name"), _text(item, "description")) if isinstance(item, dict) else ("", "")
         if not name or not description:
-            report.error(f"Tool at index {index} missing name or description", "give both as non-empty strings")
+            report.error(f"Tool at index {index} missing name or description", "write both as non-empty strings")
             continue
         if not is_clean(name):
             report.error(f"the name of the tool at index {index} has unprintable characters", "rename it")
@@ -273,7 +273,7 @@ def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> d
 
 
 def _response(finished: Finished, around: Surroundings) -> Result:
-    """Read the answer of a process that exited with 0."""
+    """Parse the answer of a process that exited with 0."""
     raw = finished.stdout.removeprefix(manifest.BOM).strip()
     if not raw:
         raise BadOutput(
@@ -297,7 +297,7 @@ def _response(finished: Finished, around: Surroundings) -> Result:
     structured = None
     if not isinstance(result, str):
         structured, result = result, msgspec.json.encode(result).decode()
-        warnings.append('"result" is not a string; its JSON text is given')
+        warnings.append('"result" is not a string; its JSON text is returned')
     return Result(
         content=(Text(result),),
         structured=structured,

@@ -1,7 +1,7 @@
-"""What the SDK's client and one server say to each other: the greeting, the list of tools, the calls.
+"""The conversation between the SDK's client and one server: the handshake, the list of tools, the calls.
 
-`initialize` comes first and `server/discover` (of the era that began with 2026-07-28) only if it is refused: nearly
-every server knows the first, some ignore and some die of a request that comes before it.
+`initialize` comes first, and `server/discover` (of the era that began with 2026-07-28) only if it is refused: nearly
+every server knows the former, and some ignore or die of a request that comes before it.
 
 Knows no processes, no addresses and no plugins. Imports the SDK, which takes about a second, so only what starts a
 server imports this.
@@ -35,13 +35,16 @@ from anyplug.model.types import Call, Result
 if TYPE_CHECKING:  # the SDK has no public name for them
     from mcp.client._transport import ReadStream, WriteStream
 
-MOST_PAGES = 100  # of tools/list; a server that goes on is cut off there
-LIST_S = 30.0  # for a list that changed to be read again
-CALM_S = 0.1  # between two such readings, so that a server which says it all the time is not asked all the time
-CALM_TIMES, LONGEST_CALM_S = 20, 60.0  # a longer pause after a list that took long: reading it holds up everybody
-REQUESTS_AT_ONCE, REQUEST_PAUSE_S = 50, 0.05  # requests that a server may make in one go, and the pause after each more
-MOST_ROUNDS = 10  # that a call may ask for the project's folder before it is taken to go in circles
-LOGS_AT_ONCE = 200  # messages that a server may log in one go
+MOST_PAGES = 100  # of tools/list; a longer list is cut off there
+LIST_S = 30.0  # to read a changed list again
+CALM_S = 0.1  # between two such reads, so that a server that keeps announcing changes is not asked all the time
+CALM_TIMES, LONGEST_CALM_S = 20, 60.0  # a longer pause after a slow list: reading it delays everybody
+REQUESTS_AT_ONCE, REQUEST_PAUSE_S = (
+    50,
+    0.05,
+)  # requests that a server may make at once, and the pause after each further one
+MOST_ROUNDS = 10  # rounds in which a call may ask for the project's folder before it counts as endless
+LOGS_AT_ONCE = 200  # messages that a server may log at once
 LOGS_PER_S = 20.0  # and in the long run: writing costs more than sending
 LONGEST_LOG = 2_000  # characters
 LOG_LEVEL: types.LoggingLevel = "info"
@@ -50,17 +53,20 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 
-for _name in ("mcp", "client"):  # what the SDK logs is no output of ours; whoever wants it adds a handler
+for _name in ("mcp", "client"):  # the SDK's log is not our output; add a handler to see it
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 class Conversation:
-    """One connection with a server, from the greeting on."""
+    """One connection with a server, from the handshake on."""
 
     def __init__(
         self, server: str, folders: Sequence[str], *, log: Callable[[str], None], changed: Callable[[], None]
     ) -> None:
-        """Begin nothing yet. The server works on these `folders`. `changed` hears of another list of tools."""
+        """Start nothing yet. The server works on these `folders`.
+
+        `changed` is called when the list of tools changes.
+        """
         self.listing = Listing()
         self._server = server
         self._folders = folders
@@ -73,7 +79,7 @@ class Conversation:
         self._logged_at = time.monotonic()
 
     def leave(self) -> None:
-        """End it, soon."""
+        """End it soon."""
         self._over.set()
 
     async def run(
@@ -82,7 +88,7 @@ class Conversation:
         write: "WriteStream[SessionMessage]",
         ready: Callable[[], None],
     ) -> str:
-        """Greet, list, and go on until the connection ends; say why it could not begin, or an empty text."""
+        """Do the handshake, list the tools, and run until the connection ends; return why it failed to start."""
         self._over = anyio.Event()
         dispatcher = _Dispatcher(_Watched(read, self._over.set), write, self)
         sdk = ClientSession(
@@ -100,7 +106,7 @@ class Conversation:
             except MCPError as refusal:
                 return f"it refused: {refusal.message}"
             except (RuntimeError, ValidationError) as error:
-                return f"its greeting cannot be understood: {_first_line(error)}"
+                return f"its handshake is invalid: {_first_line(error)}"
             await self._list(sdk)
             ready()
             async with anyio.create_task_group() as tasks:
@@ -125,9 +131,9 @@ class Conversation:
         return tool_results.result(answer, listed.get("outputSchema"))
 
     async def _ask(self, sdk: ClientSession, name: str, call: Call) -> types.CallToolResult:
-        """Call, and answer what the server wants to know first, of which we have only the project's folder.
+        """Call, and answer the server's own questions first, of which we can only answer the project's folder.
 
-        The SDK's own `call_tool` checks results with patterns that the server chose, and nothing bounds them.
+        The SDK's own `call_tool` checks results with patterns that the server chose, without a time limit.
         """
         given: types.InputResponses | None = None
         state: str | None = None
@@ -144,15 +150,15 @@ class Conversation:
             for asked in wanted.values():
                 if not isinstance(asked, types.ListRootsRequest):
                     raise CallError(
-                        f"MCP server '{self._server}' wants {asked.method} before it answers '{name}'",
-                        "this host has nobody to ask and no model to lend; call the tool with all that it needs",
+                        f"MCP server '{self._server}' requests {asked.method} before it answers '{name}'",
+                        "anyplug cannot answer that; call the tool with everything that it needs",
                     )
             given = {key: self._all_roots() for key in wanted} or None
             state = answer.request_state
-        raise self._bad_output(name, "it goes on asking for the project's folder")
+        raise self._bad_output(name, "it keeps asking for the project's folder")
 
     async def _list(self, sdk: ClientSession) -> None:
-        """Read the whole list of tools. What fails is a warning, and the tools known so far stay."""
+        """Read the whole list of tools. A failure is a warning, and the known tools stay."""
         before, self.listing = self.listing, Listing()
         cursors: set[str] = set()
         cursor: str | None = None
@@ -165,13 +171,13 @@ class Conversation:
                 if not cursor:
                     return
                 if cursor in cursors:
-                    self.listing.warn("its list of tools goes in a circle; what was listed until then counts")
+                    self.listing.warn("its list of tools is circular; the tools listed before that are used")
                     return
                 cursors.add(cursor)
-            self.listing.warn(f"its list of tools has more than {MOST_PAGES} pages; the others do not count")
+            self.listing.warn(f"its list of tools has more than {MOST_PAGES} pages; the others are ignored")
         except (MCPError, ValidationError, RuntimeError) as error:
             if isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND and not self._has_tools(sdk):
-                return  # a server for other things than tools
+                return  # a server without tools
             self.listing.tools = self.listing.tools or before.tools
             self.listing.warn(f"it does not list its tools: {_first_line(error)}")
 
@@ -185,7 +191,7 @@ class Conversation:
         return sdk.server_capabilities is not None and sdk.server_capabilities.tools is not None
 
     async def _follow(self, sdk: ClientSession) -> None:
-        """Read the list again whenever the server says that it changed."""
+        """Read the list again whenever the server announces a change."""
         while True:
             await self._stale.wait()
             self._stale = anyio.Event()
@@ -193,27 +199,27 @@ class Conversation:
             with anyio.move_on_after(LIST_S) as scope:
                 await self._list(sdk)
             if scope.cancelled_caught:
-                self.listing.warn(f"it said that its tools changed, and did not list them within {LIST_S:g}s")
+                self.listing.warn(f"it announced that its tools changed, but did not list them within {LIST_S:g}s")
             self._changed()
             took_s = time.monotonic() - began
             await anyio.sleep(min(max(CALM_S, CALM_TIMES * took_s), LONGEST_CALM_S))
 
     async def _subscribe(self, sdk: ClientSession) -> None:
-        """Ask a server of the new era to say when its list changes; `_heard` hears it."""
+        """Ask a server of the new era to announce changes of its list, which `_heard` receives."""
         try:
             async with listen(sdk, tools_list_changed=True) as events:
                 self._stale.set()  # it may have changed before anybody listened
                 async for _ in events:
                     pass
         except (MCPError, SubscriptionLost, TimeoutError):
-            pass  # it does not tell, and is asked again when it is next started
+            pass  # it does not announce changes, so its list is read at its next start
 
     async def _heard(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._stale.set()
 
     async def _logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        """Keep what a server logs, as long as it does not say too much."""
+        """Log a server's messages, as long as there are not too many."""
         now = time.monotonic()
         self._logs_left = min(LOGS_AT_ONCE, self._logs_left + (now - self._logged_at) * LOGS_PER_S)
         self._logged_at = now
@@ -222,7 +228,7 @@ class Conversation:
         self._logs_left -= 1
         data = params.data if isinstance(params.data, str) else repr(params.data)
         by = f" {params.logger}" if params.logger else ""
-        rest = "; it logs too much, and more is left out" if self._logs_left < 1 else ""
+        rest = "; it logs too much, and the rest is dropped" if self._logs_left < 1 else ""
         self._log(f"{params.level}{by}: {data[:LONGEST_LOG]}{rest}")
 
     async def _roots(self, context: Any) -> types.ListRootsResult:
@@ -236,7 +242,7 @@ class Conversation:
         return types.ListRootsResult(roots=roots)
 
     def _failure(self, call: Call, error: MCPError) -> Exception:
-        """Say in our words that the server, or the way to it, answered with an error."""
+        """Convert an error of the server, or of the transport, to one of ours."""
         said = error.message
         if http_client.TOO_LARGE in said or said.startswith("SSE stream failed"):
             hint = f"`max_output_bytes` under [plugins.{call.plugin.name}] in settings.toml changes the limit"
@@ -247,17 +253,17 @@ class Conversation:
             return InvalidArguments(call.tool.name, [said])
         if error.code == types.PARSE_ERROR and said.startswith("Failed to parse"):
             return self._bad_output(call.tool.own_name, said)
-        hint = f"`anyplug logs {call.plugin.name}` shows what the server said"
+        hint = f"`anyplug logs {call.plugin.name}` shows the server's output"
         return CallError(said or f"error {error.code}", hint, rpc_code=error.code, data=error.data)
 
     def _bad_output(self, name: str, why: str) -> BadOutput:
         return BadOutput(
-            f"MCP server '{self._server}' answered '{name}' with what is no result: {why}", "mend the server"
+            f"MCP server '{self._server}' answered '{name}' with an invalid result: {why}", "fix the server"
         )
 
 
 async def _greet(sdk: ClientSession) -> None:
-    """Agree on a version of the protocol; raises what `initialize` raised if neither way works."""
+    """Agree on a protocol version; raises what `initialize` raised if neither way works."""
     try:
         await sdk.initialize()
     except (MCPError, RuntimeError, ValidationError) as refusal:
@@ -270,7 +276,7 @@ async def _greet(sdk: ClientSession) -> None:
 
 
 class _Dispatcher(JSONRPCDispatcher):
-    """The SDK's, except that a tool which cannot be used does not take the whole list with it."""
+    """The SDK's dispatcher, except that one invalid tool does not invalidate the whole list."""
 
     def __init__(
         self,
@@ -293,7 +299,7 @@ class _Dispatcher(JSONRPCDispatcher):
 
 
 class _Watched(Source):
-    """A stream that says when it has ended, which the SDK keeps to itself."""
+    """A stream that reports when it has ended, which the SDK does not."""
 
     def __init__(self, stream: "ReadStream[SessionMessage | Exception]", ended: Callable[[], None]) -> None:
         self._stream = stream
@@ -307,7 +313,7 @@ class _Watched(Source):
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message that can be read: what is nested too deeply is left out, or its details are."""
+        """Return the next readable message: if it is nested too deeply, it or its details are left out."""
         while True:
             try:
                 item = await self._stream.receive()
@@ -324,7 +330,7 @@ class _Watched(Source):
             return item
 
     async def _pace(self) -> None:
-        """Let a server that asks all the time wait, by its own pipe."""
+        """Slow down a server that sends requests all the time, through its own pipe."""
         now = time.monotonic()
         earned = (now - self._asked_at) / REQUEST_PAUSE_S
         self._requests_left = min(REQUESTS_AT_ONCE, self._requests_left + earned) - 1
@@ -337,7 +343,7 @@ class _Watched(Source):
 
 
 def _first_line(error: Exception) -> str:
-    """Say in a line what an error says in many."""
+    """Return an error's message in one line."""
     if isinstance(error, MCPError):
         return error.message
     if isinstance(error, ValidationError):

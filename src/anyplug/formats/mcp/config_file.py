@@ -1,9 +1,9 @@
-"""Reads the configuration that MCP clients share: `mcpServers`, each a program to start or an address.
+"""Read the configuration that MCP clients share: `mcpServers`, each a program to start or an address.
 
     {"mcpServers": {"NAME": {"command": "...", "args": ["..."], "env": {"K": "V"}, "cwd": "..."},
                     "NAME": {"url": "https://...", "headers": {"K": "V"}, "type": "http"}}}
 
-VS Code's `servers`, alone or inside `mcp`, is read likewise. Knows nothing of folders, trust or the protocol.
+VS Code's `servers`, alone or inside `mcp`, is read in the same way. Knows nothing about folders, trust or the protocol.
 """
 
 import errno
@@ -16,10 +16,10 @@ from anyplug.formats.shared import manifest
 from anyplug.model.types import Endpoint, Plugin
 from anyplug.model.untrusted_text import for_people, is_clean
 
-LONGEST_NAME = 100  # characters of a server's name, which is part of the names of its tools
+LONGEST_NAME = 100  # characters of a server's name, which is part of its tools' names
 KEY = "mcpServers"
 URL_KEYS = ("url", "serverUrl", "httpUrl")  # the last two are Windsurf's and Gemini's
-HOMES = ("${userHome}", "${HOME}", "${env:HOME}")  # references to the person's own folder
+HOMES = ("${userHome}", "${HOME}", "${env:HOME}")  # references to the user's home folder
 PROJECT = "${workspaceFolder}"
 TRANSPORTS: dict[str, Literal["", "http", "sse"]] = {
     "": "",
@@ -32,7 +32,7 @@ TRANSPORTS: dict[str, Literal["", "http", "sse"]] = {
 
 
 class BadServer(Exception):
-    """A server's entry cannot be used. The text says why."""
+    """A server's entry is invalid. The text tells why."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -49,7 +49,7 @@ def servers(raw: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def read(raw: dict[str, Any], report: manifest.Report, where: str) -> tuple[list[Endpoint], bool]:
-    """Read every server that can be used, and say whether others are switched off; a fault is noted by name."""
+    """Read every valid server, and return whether others are disabled; faults are reported by name."""
     found = servers(raw)
     if not found:
         lacks = "names no servers" if found is not None else f"has no '{KEY}'"
@@ -67,14 +67,17 @@ def read(raw: dict[str, Any], report: manifest.Report, where: str) -> tuple[list
                 endpoints.append(_endpoint(name, entry))
         except BadServer as bad:
             shown = for_people(name, LONGEST_NAME)
-            report.warn(f"server '{shown}' cannot be used: {bad}", bad.hint, "bad_server")
+            report.warn(f"server '{shown}' is invalid: {bad}", bad.hint, "bad_server")
     if not endpoints and not some_off:
-        report.error(f"no server can be used at {where}", "mend one of them")
+        report.error(f"there is no valid server at {where}", "fix one of them")
     return endpoints, some_off
 
 
 def pieces(path: str) -> dict[str, str]:
-    """Return what counts of another program's configuration: each server's entry. Raises OSError if there are none."""
+    """Return the part of another program's configuration that counts: each server's entry.
+
+    Raises OSError if there is none.
+    """
     report = manifest.Report()
     raw = manifest.read_object(path, report)
     found = servers(raw) if raw is not None else None
@@ -86,14 +89,14 @@ def pieces(path: str) -> dict[str, str]:
 
 
 def at_home(text: str) -> str:
-    """Write references to the person's own folder as `~`, which means the same whoever starts a server."""
+    """Replace references to the user's home folder by `~`, which means the same for every caller."""
     for name in HOMES:
         text = text.replace(name, "~")
     return text
 
 
 def program(plugin: Plugin, endpoint: Endpoint) -> str:
-    """Return the path of the program that a server is; a bare name is one for the PATH."""
+    """Return the path of a server's program; a bare name is looked up in the PATH."""
     given = os.path.expanduser(at_home(endpoint.command))
     if "/" not in given or plugin.is_file:
         return given
@@ -101,7 +104,7 @@ def program(plugin: Plugin, endpoint: Endpoint) -> str:
 
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
-    """Return the files of a plugin's folder that its command lines name, whatever they look like."""
+    """Return the files in a plugin's folder that its command lines name, whatever their type."""
     if plugin.is_file or not plugin.endpoints:
         return ()
     words = {
@@ -129,9 +132,9 @@ def _endpoint(name: str, entry: Any) -> Endpoint:
         raise BadServer(f"its type '{kind}' is not known", f"use {', '.join(known for known in TRANSPORTS if known)}")
     if bool(command) == bool(url):
         has = "both a command and a url" if command else "neither a command nor a url"
-        raise BadServer(f"it has {has}", "give it one of the two")
+        raise BadServer(f"it has {has}", "use one of the two")
     if url and not url.startswith(("http://", "https://", "${")):
-        raise BadServer(f"its url '{url}' is not one of http or https", "begin it with https://")
+        raise BadServer(f"its url '{url}' is not http or https", "begin it with https://")
     return Endpoint(
         name=name,
         command=command,
@@ -167,14 +170,14 @@ def _texts(entry: dict[str, Any], field: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, text in value.items():
         if not isinstance(text, str):
-            raise BadServer(f"'{field}' has a value that is no string: {name}", "put it into quotes")
+            raise BadServer(f"'{field}' has a value that is not a string: {name}", "put it into quotes")
         if not name or "=" in name:
-            raise BadServer(f"'{field}' has a name that cannot be one: '{name}'", "use letters, digits, underscores")
+            raise BadServer(f"'{field}' has an invalid name: '{name}'", "use letters, digits, underscores")
         given[_without_nul(name, field)] = _without_nul(text, field)
     return given
 
 
 def _without_nul(text: str, field: str) -> str:
     if "\0" in text:
-        raise BadServer(f"'{field}' must not hold NUL", "take it out")
+        raise BadServer(f"'{field}' must not contain NUL", "remove it")
     return text

@@ -1,7 +1,7 @@
 """References in a server's configuration, as clients write them: `${NAME}`, `${env:NAME}`, `${NAME:-default}`.
 
-They stand for environment variables of what the plugin was given, for `${workspaceFolder}` (the caller's project) or
-for `${userHome}`. What cannot be resolved is refused: an empty token would fail later, and say less.
+They stand for the plugin's environment variables, for `${workspaceFolder}` (the caller's project) or for `${userHome}`.
+An unresolvable reference is refused: an empty token would fail later, with a worse message.
 """
 
 import os
@@ -17,7 +17,7 @@ FOLDERS = ("workspaceFolder", "userHome")
 
 
 class Unresolved(Exception):
-    """A reference leads nowhere."""
+    """A reference cannot be resolved."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(name)
@@ -26,7 +26,7 @@ class Unresolved(Exception):
 
 
 def variables(endpoint: Endpoint) -> Iterator[str]:
-    """Return the names of the environment variables that a server's configuration refers to."""
+    """Yield the names of the environment variables that a server's configuration refers to."""
     for text in _texts(endpoint):
         for found in _REFERENCE.finditer(text):
             if found["kind"] in {None, "env"} and found["name"] not in FOLDERS:

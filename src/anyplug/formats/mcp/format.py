@@ -1,4 +1,4 @@
-"""MCP: a folder with `mcp.json`, or another client's configuration, whose servers stay up; a call is `tools/call`.
+"""MCP: a folder with `mcp.json`, or another client's configuration, with long-running servers; a call is `tools/call`.
 
 What servers offer is not in the configuration: they list their tools while they run.
 """
@@ -22,7 +22,7 @@ MANIFEST = "mcp.json"
 PROJECT_ROOTS: tuple[str, ...] = ()
 ARGUMENTS: Arguments = "off"  # servers check for themselves
 WRITES_BESIDE_ITSELF = True
-EVERY_FILE_COUNTS = False  # servers may keep their state beside themselves, and what command lines name counts
+EVERY_FILE_COUNTS = False  # servers may keep their state next to their code; files on command lines count, too
 WRITES_ASIDE = False
 RUNS_IN_PROJECT = False
 INHERITS_ENVIRONMENT = False
@@ -60,7 +60,7 @@ def load(folder: Folder) -> Plugin:
 
 
 def load_client(name: str, path: str) -> Plugin:
-    """Read the servers' part of a configuration that belongs to another program."""
+    """Read the servers in a configuration that belongs to another program."""
     found_at = os.path.abspath(os.path.expanduser(path))
     found = Plugin(name=name, format=NAME, path=os.path.realpath(found_at), found_at=found_at, is_file=True)
     return _read(found, found.path)
@@ -73,7 +73,7 @@ def switched_off(plugin: Plugin) -> Off | None:
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:
-    """Return the modules around programs that the configuration names; what else it names has to be granted."""
+    """Return the modules around programs that the configuration names; everything else must be granted."""
     code = [path for path in _named(plugin, plugin.endpoints) if manifest.is_code(path)]
     folders = {os.path.dirname(path) for path in code if path.startswith("/")}
     modules = [one for folder in sorted(folders) for one in modules_above(folder)]
@@ -81,12 +81,12 @@ def readable(plugin: Plugin) -> tuple[str, ...]:
 
 
 def named_files(plugin: Plugin) -> tuple[str, ...]:
-    """Name the files that command lines name."""
+    """Return the files that command lines name."""
     return config_file.named_files(plugin)
 
 
 def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
-    """Name the servers' programs."""
+    """Return the servers' programs."""
     return [
         config_file.program(plugin, endpoint if variables is None else _resolved(endpoint, variables, project))
         for endpoint in plugin.endpoints
@@ -105,7 +105,7 @@ def result(call: Call, request: Request, answer: Result, around: Surroundings) -
 
 
 def _resolved(endpoint: Endpoint, variables: Mapping[str, str], project: str) -> Endpoint:
-    """Return a server whose command is what its references lead to; one that leads nowhere fails when it starts."""
+    """Return a server with the references in its command resolved; an unresolvable one fails at its start."""
     if "${" not in endpoint.command:
         return endpoint
     from anyplug.formats.mcp import config_variables  # its patterns take milliseconds to compile
@@ -120,8 +120,8 @@ def _resolved(endpoint: Endpoint, variables: Mapping[str, str], project: str) ->
 def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     """List the paths outside the plugin's folder that command lines and variables name.
 
-    Those of the caller's project, whichever that is, begin with a dot. Whether there is anything does not count: else
-    what a plugin asks for would change with what lies there.
+    Those in the caller's project begin with a dot. Whether they exist does not matter: otherwise what a plugin asks for
+    would change with the files there.
     """
     words = [
         config_file.at_home(word)
@@ -149,7 +149,7 @@ def _meant(plugin: Plugin, part: str) -> str:
 
 
 def _open_values(endpoint: Endpoint) -> list[str]:
-    """Return the values of variables that are no secrets: paths are shown."""
+    """Return the values of variables that are not secret: paths are shown."""
     if not endpoint.environment:
         return []
     from anyplug.secrets import env_vars as variables  # their patterns take milliseconds to compile
@@ -162,7 +162,7 @@ def _reads(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     user = os.path.expanduser("~")
     found = []
     for path in _named(plugin, endpoints):
-        folder = "." if path.startswith("./") else os.path.dirname(path)  # code in a project is made of all of it
+        folder = "." if path.startswith("./") else os.path.dirname(path)  # code in a project needs all of it
         meant = folder if manifest.is_code(path) and not _is_within(user, folder) else path
         shown = "~" + meant.removeprefix(user) if _is_within(meant, user) else meant
         found.append(f"filesystem:read:{shown}")
@@ -202,7 +202,7 @@ def _read(found: Plugin, where: str) -> Plugin:
 
 
 def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) -> None:
-    """Note what a person should know of a command before they approve it."""
+    """Warn about what a person should know about a command before approving it."""
     if not endpoint.command:
         return
     program = config_file.program(plugin, endpoint)
@@ -213,7 +213,7 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
 
         for fetched in unpinned_commands.unpinned((program, *endpoint.arguments)):
             report.warn(
-                f"server '{endpoint.name}' fetches {fetched.package} when it starts, and does not say which version: "
+                f"server '{endpoint.name}' fetches {fetched.package} when it starts, without an exact version, so "
                 "the digest does not cover what runs",
                 fetched.hint,
                 "not_pinned",
@@ -235,7 +235,7 @@ def _secrets(endpoints: list[Endpoint]) -> list[str]:
     """AskPeer for the variables that look like secrets and that the configuration refers to."""
     if not any("${" in text for endpoint in endpoints for text in _all_text(endpoint)):
         return []
-    from anyplug.formats.mcp import config_variables  # as above
+    from anyplug.formats.mcp import config_variables  # for the same reason
     from anyplug.secrets import env_vars as variables  # their patterns take milliseconds to compile
 
     names = [name for endpoint in endpoints for name in config_variables.variables(endpoint)]

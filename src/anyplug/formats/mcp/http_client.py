@@ -1,4 +1,4 @@
-"""Servers at an address: the SDK's HTTP transports, with bounds, and an eye on what they do not pass on.
+"""Servers at an address: the SDK's HTTP transports with limits, and the errors that they do not pass on.
 
 Imports the SDK, so only what starts a server imports this.
 """
@@ -18,30 +18,30 @@ if TYPE_CHECKING:  # the SDK has no public name for it
     from mcp.client._transport import TransportStreams
 
 CONNECT_S = 30.0  # for one request to be accepted
-READ_S = 300.0  # for the next word of an answer that comes bit by bit
-REFUSED = 400  # and above: what a server answers to what it does not want
+READ_S = 300.0  # between two parts of a streamed answer
+REFUSED = 400  # and above: a server's refusals
 NOT_FOUND = 404
-PORTS = {"http": 80, "https": 443}  # where an address names none
-NOT_STREAMABLE = frozenset({400, 404, 405, 406, 415})  # what servers of the older transport answer to a POST
+PORTS = {"http": 80, "https": 443}  # for an address without a port
+NOT_STREAMABLE = frozenset({400, 404, 405, 406, 415})  # what servers with the older transport answer to a POST
 SESSION = "mcp-session-id"
 TOO_LARGE = "the answer has more than"
 
 
 class TooLarge(httpx2.StreamError):
-    """An answer is longer than it may be."""
+    """An answer is too long."""
 
 
 class NotOlder(Exception):
-    """The server does not look like one of the older transport."""
+    """The server does not look like one with the older transport."""
 
 
 class Exchange:
-    """What the HTTP side of one connection has seen."""
+    """The state of the HTTP side of one connection."""
 
     def __init__(
         self, endpoint: Endpoint, limit: int, lost: Callable[[str], None], granted: tuple[str, ...] = ()
     ) -> None:
-        """`limit` is in bytes of one answer; `lost` hears that the server does not know our session any more.
+        """`limit` is in bytes per answer; `lost` is called when the server no longer knows our session.
 
         `granted` are the permissions of the plugin on whose behalf we connect.
         """
@@ -49,11 +49,11 @@ class Exchange:
         self._endpoint = endpoint
         self._limit = limit
         self._lost = lost
-        self.status = 0  # of the first answer that was a refusal
+        self.status = 0  # of the first refusal
 
     @property
     def ways(self) -> "Sequence[Callable[[], AbstractAsyncContextManager[TransportStreams]]]":
-        """The ways to the server; the older one comes second, and only where the newer is not understood."""
+        """The transports to try; the older one comes second, and only if the newer is not understood."""
         known = {"http": [self.streamable], "sse": [self.sse]}
         return known.get(self._endpoint.transport, [self.streamable, self.older])
 
@@ -68,7 +68,7 @@ class Exchange:
 
     @asynccontextmanager
     async def sse(self) -> "AsyncIterator[TransportStreams]":
-        """Connect by the older transport: a stream of events, and posts beside it."""
+        """Connect with the older transport: a stream of events, and POST requests."""
         async with sse_client(
             self._endpoint.url,
             headers=self._endpoint.headers,
@@ -78,20 +78,20 @@ class Exchange:
 
     @asynccontextmanager
     async def older(self) -> "AsyncIterator[TransportStreams]":
-        """Connect by the older transport if the server answered as one that knows no other."""
+        """Connect with the older transport if the server's answer suggests that it has no other."""
         if self.status not in NOT_STREAMABLE:
             raise NotOlder
         async with self.sse() as streams:
             yield streams
 
     def lacking(self, url: str) -> str:
-        """Return the permission that it takes to connect to an address; empty if that is granted."""
+        """Return the permission needed to connect to an address; empty if it is granted."""
         where = httpx2.URL(url)
         port = where.port or PORTS.get(where.scheme, 0)
         return "" if permissions.may_reach(self._granted, where.host, port) else permissions.to(where.host, port)
 
     async def _refuse(self, request: httpx2.Request) -> None:
-        """Hold every request to the grants, wherever the server sent us."""
+        """Check every request against the grants, including redirects."""
         if lacking := self.lacking(str(request.url)):
             raise httpx2.RequestError(f"{lacking} is not granted", request=request)
 
@@ -109,14 +109,14 @@ class Exchange:
         if response.status_code >= REFUSED:
             self.status = self.status or response.status_code
         if response.status_code == NOT_FOUND and SESSION in response.request.headers:
-            self._lost("it does not know our session any more")
+            self._lost("it no longer knows our session")
         if response.headers.get("content-type", "").lower().startswith("application/json"):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._limit)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that may not be longer than it may be."""
+    """A body with a maximum length."""
 
     def __init__(self, body: httpx2.AsyncByteStream, limit: int) -> None:
         self._body = body

@@ -1,8 +1,8 @@
 """One running MCP server, by command or at an address: its start, its tools, its calls, its end.
 
-A server by command is a process of ours like any other: our spawn, guard and log, and the SDK speaks through its
-pipes. A server at an address is gone when the connection is, and is connected anew as a process would be restarted.
-Imports nothing of the SDK before it starts one.
+A server by command is an ordinary process of ours, with our spawn, guard and log, and the SDK speaks through its pipes.
+A server at an address ends with its connection, and is reconnected as a process would be restarted. Imports nothing of
+the SDK before it starts one.
 """
 
 import itertools
@@ -29,10 +29,10 @@ if TYPE_CHECKING:  # these import the SDK
     from anyplug.formats.mcp.http_client import Exchange
     from anyplug.formats.mcp.stdio_client import Inbox, Outbox
 
-HELLO_S = 30.0  # from the start to the list of tools; what npx and uvx start has to be fetched first
-LEAVE_S = 2.0  # how long a server at an address may take to hear that we leave
-PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps what a project needs
-NOTICE_S = 1.0  # how long a connection that was lost may take to say why
+HELLO_S = 30.0  # from the start to the list of tools; npx and uvx must fetch packages first
+LEAVE_S = 2.0  # how long a remote server may take to end the session
+PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps a project's dependencies
+NOTICE_S = 1.0  # how long a lost connection may take to report why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
 CLOSED = "the connection was closed"
 
@@ -45,13 +45,13 @@ class Server:
     """One run of a server, from `start` on."""
 
     RESTARTS = True
-    has_said_all = True  # it is up when it has
+    has_said_all = True  # it is running when it has
     events: frozenset[str] = frozenset()
     intercepts: frozenset[str] = frozenset()
 
     def __init__(self, plugin: Plugin, terms: Terms, listener: PeerListener) -> None:
         self.plugin = plugin
-        self.session: Session | None = None  # from `start` on, of a server by command
+        self.session: Session | None = None  # from `start` on, for a server by command
         self.gone: PeerGone | None = None
         self.active: dict[str, Call] = {}
         self._name = terms.process
@@ -60,14 +60,14 @@ class Server:
         self._project = terms.greeting.cwd or os.getcwd()
         self._limit = terms.settings.max_output_bytes or LONGEST_LINE
         self._talk: Conversation  # from `start` on
-        self._exchange: Exchange | None = None  # likewise, of a server at an address
+        self._exchange: Exchange | None = None  # also, for a server at an address
         self._under_way: dict[str, anyio.CancelScope] = {}
-        self._cut: set[str] = set()  # calls whose answer was too long, as far as anybody knows
+        self._cut: set[str] = set()  # calls whose answer may have been too long
         self._is_ready = False
         self._is_leaving = False
         self._settled = anyio.Event()  # it is ready, or never will be
-        self._left = anyio.Event()  # nobody speaks with it any more
-        self._scope = anyio.CancelScope()  # of who speaks with it
+        self._left = anyio.Event()  # the conversation has ended
+        self._scope = anyio.CancelScope()  # of the conversation
 
     @property
     def offer(self) -> Offer:
@@ -77,7 +77,7 @@ class Server:
         return Offer(tools=tool_results.tools(self.plugin.name, self._name, listing), warnings=tuple(named))
 
     async def start(self) -> None:
-        """Start or reach it and wait for its tools; raises Unavailable with the cure, and nothing is left then."""
+        """Start or connect to it and wait for its tools; if it raises Unavailable, nothing is left running."""
         endpoint = self._resolved()
         conversation, inbox, outbox, exchange = await anyio.to_thread.run_sync(_load_sdk)
         self._talk = conversation(self._name, self._folders(endpoint), log=self._log, changed=self._changed)
@@ -87,7 +87,7 @@ class Server:
             self._exchange = exchange(endpoint, self._limit, self._lose, self._terms.granted)
             if lacking := self._exchange.lacking(endpoint.url):
                 raise Unavailable(
-                    f"MCP server '{self._name}' cannot be reached: '{self.plugin.name}' is not granted {lacking}",
+                    f"cannot connect to MCP server '{self._name}': '{self.plugin.name}' was not granted {lacking}",
                     f"`anyplug grant {self.plugin.name} {lacking}`",
                 )
             ways = list(self._exchange.ways)
@@ -105,14 +105,14 @@ class Server:
         if not self._is_ready:
             await self._end()
             assert self.gone is not None
-            if self.session is not None and self.gone.exit_code is None:  # a confined start is answered only later
+            if self.session is not None and self.gone.exit_code is None:  # a confined start reports failures only later
                 raise self._not_started(self._program(endpoint), self.gone.reason)
             raise self.unavailable("before it was ready", self.gone)
 
     async def call_tool(self, call: Call, timeout_s: float) -> Result:
         """Call one of its tools; raises CallError."""
         number, name = str(next(_numbers)), call.tool.own_name
-        if self.session is not None:  # what goes to an address has no pipe to fit into
+        if self.session is not None:  # a remote server has no pipe to fit into
             long_lived.encoded(call.arguments)
         self.active[number] = call
         try:
@@ -128,20 +128,20 @@ class Server:
                 f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
             )
         except CallError as error:
-            if self.session is None and self.gone is not None:  # what it answered was that it does not know us
-                raise self.unavailable(f"while '{name}' was under way", self.gone) from error
+            if self.session is None and self.gone is not None:  # it answered that it does not know us
+                raise self.unavailable(f"while '{name}' was running", self.gone) from error
             raise
         except tool_results.Lost as lost:
             with anyio.move_on_after(NOTICE_S):
                 await self._left.wait()
             self._lose(str(lost))
-            raise self.unavailable(f"while '{name}' was under way", self.gone or PeerGone(str(lost))) from lost
+            raise self.unavailable(f"while '{name}' was running", self.gone or PeerGone(str(lost))) from lost
         finally:
             del self.active[number], self._under_way[number]
             self._cut.discard(number)
 
     async def stop(self) -> None:
-        """Let it leave in order."""
+        """End it in order."""
         self._is_leaving = True
         self._talk.leave()
         with anyio.move_on_after(LEAVE_S):
@@ -149,48 +149,51 @@ class Server:
         await self._end()
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
-        """Describe that it has ended."""
-        what, hint = f"MCP server '{self._name}'", f"`anyplug logs {self.plugin.name}` shows what it said"
+        """Return the error for a server that has ended."""
+        what, hint = f"MCP server '{self._name}'", f"`anyplug logs {self.plugin.name}` shows its output"
         if self.session is None:
             what = f"the connection to {what}"
-            hint = f"`anyplug show {self.plugin.name}` has its address: see that it is up, and that it lets you in"
+            hint = (
+                f"`anyplug show {self.plugin.name}` shows its address: check that it is running, and that it accepts "
+                "you"
+            )
         return long_lived.ended(what, when, gone, hint)
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
         what = f"MCP server '{self._name}'"
         if not os.path.isdir(program.cwd):
-            return Unavailable(f"{what} cannot be started: there is no folder {program.cwd}", "mend its `cwd`")
+            return Unavailable(f"cannot start {what}: the folder {program.cwd} does not exist", "fix its `cwd`")
         return long_lived.not_started(what, program, reason, plugin=self.plugin.name, named_in="the configuration")
 
     def _too_slow(self, hello_s: float) -> Unavailable:
         stderr = self.session.stderr_end if self.session else ""
         return Unavailable(
             f"MCP server '{self._name}' was not ready within {hello_s:g}s{long_lived.last_words(stderr)}",
-            "it has to answer `initialize` and `tools/list`; "
-            f"`hello_s` under [plugins.{self.plugin.name}] in settings.toml gives it more time",
+            f"it must answer `initialize` and `tools/list`; raise `hello_s` under [plugins.{self.plugin.name}] in "
+            "settings.toml if it needs more time",
             stderr=stderr,
         )
 
     def _resolved(self) -> Endpoint:
-        """Return the configuration with every reference replaced; raises Unavailable with the cure."""
+        """Return the configuration with every reference resolved; raises Unavailable with a hint."""
         endpoint = next(one for one in self.plugin.endpoints if one.name == self._name)
         try:
             return config_variables.resolve(endpoint, self._terms.environment, self._project)
         except config_variables.Unresolved as absent:
             reason, cure = f"the variable {absent.name} is not set", f"export {absent.name}, or write its value"
             if absent.kind:
-                reason = f"${{{absent.kind}:{absent.name}}} is something that only another program gives"
-                cure = "refer to an environment variable in its place: ${env:NAME}"
+                reason = f"${{{absent.kind}:{absent.name}}} is only available in another program"
+                cure = "use an environment variable instead: ${env:NAME}"
             elif absent.name in os.environ:
                 from anyplug.secrets import env_vars  # its patterns take milliseconds to compile
 
                 why = env_vars.reason(absent.name, os.environ[absent.name])
                 reason = f"the variable {absent.name} is withheld: {why or 'it was not there at the start'}"
-                cure = f"`anyplug grant {self.plugin.name} env:{absent.name}` gives it"
-            raise Unavailable(f"MCP server '{self._name}' cannot be started: {reason}", cure) from None
+                cure = f"pass it with `anyplug grant {self.plugin.name} env:{absent.name}`"
+            raise Unavailable(f"cannot start MCP server '{self._name}': {reason}", cure) from None
 
     def _by_command(self, endpoint: Endpoint, inbox: "Inbox", outbox: "Callable[[Session], Outbox]") -> list[Way]:
-        """Start a server by command; give the way to speak with it. Raises Unavailable."""
+        """Start a server by command; return its transport. Raises Unavailable."""
         program = self._program(endpoint)
         if not os.path.isdir(program.cwd):
             raise self._not_started(program, "")
@@ -224,11 +227,11 @@ class Server:
         folder = self._project if self.plugin.is_file else self.plugin.path
         cwd = os.path.normpath(os.path.join(folder, os.path.expanduser(endpoint.cwd))) if endpoint.cwd else folder
         words = endpoint.arguments
-        if endpoint.cwd and not self.plugin.is_file:  # what lies in the folder is meant, wherever it is started
+        if endpoint.cwd and not self.plugin.is_file:  # relative to the folder, wherever it is started
             files = config_file.named_files(self.plugin)
             words = tuple(os.path.join(folder, word) if os.path.normpath(word) in files else word for word in words)
         variables = dict(self._terms.environment)
-        if PROJECT_ENVIRONMENT in variables:  # each server is a project of its own
+        if PROJECT_ENVIRONMENT in variables:  # each server is a separate project
             variables[PROJECT_ENVIRONMENT] += f"-{self._name.replace('/', '_')}"
         return Program(
             argv=(config_file.program(self.plugin, endpoint), *words),
@@ -239,7 +242,7 @@ class Server:
     def _folders(self, endpoint: Endpoint) -> list[str]:
         """Return what the server works on: the caller's project, and what its command line names.
 
-        Servers that are told of folders take these for all that there are, and forget those that they were given.
+        Servers that receive folders treat them as complete, and forget those on their command line.
         """
         if not endpoint.command:
             return [self._project]
@@ -252,7 +255,7 @@ class Server:
         return list(dict.fromkeys([self._project, *filter(os.path.isdir, named)]))
 
     async def _converse(self, ways: list[Way]) -> None:
-        """Speak with the server, in the first way that it understands, until it or we leave."""
+        """Run the conversation, over the first transport that works, until either side ends it."""
         reasons: list[str] = []
         try:
             with self._scope:
@@ -279,13 +282,13 @@ class Server:
         self._settled.set()
 
     def _lose(self, reason: str) -> None:
-        """Take note that a server at an address is not there any more, so that it is reached anew."""
+        """Record that a remote server is gone, so that it is reconnected."""
         if self.session is None and self._is_ready and self.gone is None:
             self._ended(PeerGone(reason))
             self._talk.leave()
 
     def _missed(self, line: Unread) -> None:
-        """Cut off what is under way if a line was too long: nobody can say whose answer it was."""
+        """Cancel what is running if a line was too long: it is unknown whose answer it was."""
         if not line.is_too_long or line.is_end:
             return
         for number, scope in self._under_way.items():
@@ -324,7 +327,7 @@ def _load_sdk() -> "tuple[type[Conversation], type[Inbox], type[Outbox], type[Ex
 
 
 def _in_a_line(error: BaseException) -> str:
-    """Say in a line what went wrong with a connection; such errors come in groups."""
+    """Return in one line what went wrong with a connection; such errors come in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error).partition("\n")[0] or type(error).__name__

@@ -1,7 +1,7 @@
-"""A session with a process, as the pair of streams that the SDK wants: MCP's stdio framing is our own.
+"""A session with a process as the pair of streams that the SDK expects: the stdio framing is our own.
 
-The SDK takes messages one by one while a session reads in chunks: a server that says more than can be followed is
-made to wait, by its own pipe. Imports the SDK, so only what starts a server imports this.
+The SDK takes messages one by one while a session reads in chunks: a server that sends too much is made to wait, through
+its own pipe. Imports the SDK, so only what starts a server imports this.
 """
 
 from collections import deque
@@ -23,22 +23,22 @@ from pydantic import ValidationError
 from anyplug.formats.mcp.streams import Source, Stream
 from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
-UNREADABLE = "Failed to parse the answer"  # as the SDK begins it for servers at an address
-FULL = 256  # messages that wait to be taken before the server has to
+UNREADABLE = "Failed to parse the answer"  # as the SDK words it for remote servers
+FULL = 256  # unread messages before the server has to wait
 
 
 class Inbox(Source):
-    """What a server says. `take` is for its session, `receive` for the SDK."""
+    """A server's messages. `take` is for its session, `receive` for the SDK."""
 
     def __init__(self) -> None:
-        self.session: Session  # whose frames these are, as soon as it is there
+        self.session: Session  # set as soon as it exists
         self._messages: deque[SessionMessage] = deque()
         self._news = anyio.Event()
         self._is_paused = False
         self._is_over = False
 
     def take(self, frame: dict[str, Any]) -> None:
-        """Take one frame; what is no message is counted and survived."""
+        """Handle one frame; an invalid message is counted and skipped."""
         message: JSONRPCMessage
         try:
             message = jsonrpc_message_adapter.validate_python(frame, by_name=False)
@@ -47,7 +47,7 @@ class Inbox(Source):
             number = frame.get("id")
             if "method" in frame or not isinstance(number, int | str):
                 return
-            # Whoever waits for this answer need not wait any longer.
+            # Whatever waits for this answer need not wait any longer.
             unreadable = ErrorData(code=PARSE_ERROR, message=f"{UNREADABLE}: it is not JSON-RPC 2.0")
             message = JSONRPCError(jsonrpc="2.0", id=number, error=unreadable)
         self.session.counts.frames[_kind(message)] += 1
@@ -58,7 +58,7 @@ class Inbox(Source):
         self._news.set()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """Signal the end of the messages."""
         self._is_over = True
         self._news.set()
 
@@ -73,18 +73,18 @@ class Inbox(Source):
         if self._is_paused and not self._messages:
             self._is_paused = False
             self.session.resume()
-            await anyio.lowlevel.checkpoint()  # what was just taken gets its turn
+            await anyio.lowlevel.checkpoint()  # let the last message be handled
         return message
 
 
 class Outbox(Stream):
-    """What a server is told."""
+    """Messages to a server."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one message; raises BrokenResourceError if the server has ended, or cannot be sent this."""
+        """Send one message; raises BrokenResourceError if the server has ended, or this cannot be sent."""
         try:
             await self._session.wait_for_room(None)
             self._session.send(item.message.model_dump(by_alias=True, mode="json", exclude_unset=True))

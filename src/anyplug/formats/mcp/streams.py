@@ -1,4 +1,4 @@
-"""What a stream must have besides its purpose for the SDK to take it: a way to close, and a way to be gone through."""
+"""What the SDK expects of a stream besides its purpose: closing and iteration."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -9,10 +9,10 @@ from mcp.shared.message import SessionMessage
 
 
 class Stream:
-    """It closes with whoever uses it."""
+    """Closed by its user."""
 
     async def aclose(self) -> None:
-        """Close it; where there is nothing to close, do nothing."""
+        """Close it; does nothing by default."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -25,7 +25,7 @@ class Stream:
 
 
 class Source(Stream, ABC):
-    """One that messages come from."""
+    """A source of messages."""
 
     @abstractmethod
     async def receive(self) -> SessionMessage | Exception:

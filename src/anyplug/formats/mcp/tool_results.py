@@ -1,4 +1,4 @@
-"""What a server answers and offers, in our words. Needs the SDK's types only to be checked, not to run."""
+"""Convert a server's results and tools to ours. Needs the SDK's types only for type checking."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,53 +12,53 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 MOST_TOOLS = 1_000  # of one server; real ones have a few dozen
 LONGEST_NAME = 200  # characters of a tool's name
-SHOWN_WARNINGS = 5  # in what a result breaks its own schema
-SILENT = "the tool reported an error without a word"
+SHOWN_WARNINGS = 5  # violations of a result's own schema that are shown
+SILENT = "the tool reported an error without a message"
 
 
 class Lost(Exception):
-    """The connection ended before the answer came. The text says how."""
+    """The connection ended before the answer came. The text tells how."""
 
 
 class Listing:
-    """The tools that a server listed, page by page. The first of a name wins; what cannot be used is named."""
+    """The tools that a server listed, page by page. The first of a name wins; invalid ones are reported."""
 
     def __init__(self) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
 
     def add(self, page: dict[str, Any]) -> dict[str, Any]:
-        """Take the tools of one page; give the page with only what others can rely on."""
+        """Add the tools of one page; return the page with only its valid tools."""
         listed = page.get("tools")
         usable = [tool for tool in listed if self._take(tool)] if isinstance(listed, list) else []
         if not isinstance(listed, list):
             self.warn("its answer to tools/list has no list of tools")
         kept = [
             {"name": tool["name"], "inputSchema": {**tool["inputSchema"], "type": "object"}} for tool in usable
-        ]  # what the host itself uses comes from `tools`
+        ]  # the host itself uses `tools`
         cursor = page.get("nextCursor")
         rest = {key: value for key, value in page.items() if key not in {"tools", "nextCursor"}}
         return {**rest, "tools": kept, **({"nextCursor": cursor} if isinstance(cursor, str) and cursor else {})}
 
     def warn(self, text: str) -> None:
-        """Note what a person should know."""
+        """Add a warning for the person."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def _take(self, tool: Any) -> bool:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not is_clean(name) or len(name) > LONGEST_NAME:
-            self.warn("a tool without a usable name was skipped")
+            self.warn("a tool without a valid name was skipped")
         elif not isinstance(tool.get("inputSchema"), dict):
             self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")
         elif json_values.is_too_deep(tool):
             self.warn(f"the tool '{name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
         elif _is_only_a_task(tool):
-            self.warn(f"the tool '{name}' was skipped: it runs only as a task, and this host starts none")
+            self.warn(f"the tool '{name}' was skipped: it runs only as a task, which anyplug does not support")
         elif name in self.tools:
-            self.warn(f"it lists the tool '{name}' twice; the first counts")
+            self.warn(f"it lists the tool '{name}' twice; the first is used")
         elif len(self.tools) >= MOST_TOOLS:
-            self.warn(f"it lists more than {MOST_TOOLS} tools; the others do not count")
+            self.warn(f"it lists more than {MOST_TOOLS} tools; the others are ignored")
         else:
             self.tools[name] = tool
             return True
@@ -71,12 +71,12 @@ def _is_only_a_task(tool: dict[str, Any]) -> bool:
 
 
 def tools(plugin: str, server: str, listing: Listing) -> tuple[Tool, ...]:
-    """Say in our words what a server listed."""
+    """Convert the tools that a server listed."""
     return tuple(_tool(plugin, server, name, raw) for name, raw in listing.tools.items())
 
 
 def result(answer: "types.CallToolResult", output_schema: Any) -> Result:
-    """Say in our words what a call gave."""
+    """Convert a call's result."""
     content = tuple(_block(block) for block in answer.content)
     said = "\n".join(block.text for block in content if isinstance(block, Text))
     metadata: dict[str, Any] = {"_meta": dict(answer.meta)} if answer.meta else {}
@@ -85,7 +85,7 @@ def result(answer: "types.CallToolResult", output_schema: Any) -> Result:
     if isinstance(output_schema, dict) and not answer.is_error:
         broken = schema.violations(output_schema, answer.structured_content)
         if broken:
-            metadata["warnings"] = [f"the result breaks its schema: {text}" for text in broken[:SHOWN_WARNINGS]]
+            metadata["warnings"] = [f"the result violates its schema: {text}" for text in broken[:SHOWN_WARNINGS]]
     return Result(
         content=content,
         structured=answer.structured_content,
@@ -138,7 +138,7 @@ def _block(block: "types.ContentBlock") -> Block:
 
 
 def _annotations(answer: "types.CallToolResult") -> list[dict[str, Any]]:
-    """Return what the server noted about single blocks: for whom they are, and how they matter."""
+    """Return the server's annotations of single blocks: their audience and priority."""
     return [
         {"block": number, **block.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)}
         for number, block in enumerate(answer.content)

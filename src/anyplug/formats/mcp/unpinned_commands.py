@@ -1,7 +1,7 @@
-"""Commands that fetch code when they start, and whether they say which version. Pure.
+"""Detect commands that fetch code when they start without an exact version. Pure.
 
-The digest covers a folder's files. What npx, uvx and their like bring along is not among them, so it should be
-named exactly: `name@1.2.3` for npm, `name==1.2.3` (uvx: also `name@1.2.3`) for PyPI, `image@sha256:...` for images.
+The digest covers a folder's files. What npx, uvx and the like fetch is not among them, so it should be named exactly:
+`name@1.2.3` for npm, `name==1.2.3` (uvx: also `name@1.2.3`) for PyPI, `image@sha256:...` for images.
 """
 
 import os
@@ -18,7 +18,7 @@ _COMMIT = re.compile(r"[@#][0-9a-f]{40}\b")
 _IMAGE_PINNED = re.compile(r"@sha256:[0-9a-f]{64}$")
 _DENO_PINNED = re.compile(rf"@{_VERSION}(?:/|$)")
 
-# Words before the package that stand for another one, and options that take a value, for each program.
+# For each program: options that name a package, and options that take another value.
 _NPX = (("-p", "--package"), ("-c", "--call", "-w", "--workspace", "--node-options", "--registry", "--cache"))
 _UVX = (
     ("--from", "--with", "-w"),
@@ -40,7 +40,7 @@ _PYPI_HINT = "name the version, like {}==1.2.3"
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A package that a command fetches without saying which version, and the cure."""
+    """A package that a command fetches without an exact version, and the fix."""
 
     package: str
     hint: str
@@ -62,7 +62,7 @@ def unpinned(words: Sequence[str]) -> list[Fetched]:
 
 
 def _without_wrappers(words: list[str]) -> list[str]:
-    """Leave out what only starts something else: `env A=b`, `cmd /c`."""
+    """Remove wrappers: `env A=b`, `cmd /c`."""
     while words:
         program = os.path.basename(words[0])
         if program == "env":
@@ -77,7 +77,7 @@ def _without_wrappers(words: list[str]) -> list[str]:
 
 
 def _of_script(words: list[str]) -> list[Fetched]:
-    """Look into `sh -c '...'`, command by command."""
+    """Check the commands in `sh -c '...'`."""
     if len(words) < 2 or not words[0].startswith("-") or "c" not in words[0]:  # noqa: PLR2004 - the option and the script
         return []
     lexer = shlex.shlex(words[1], posix=True, punctuation_chars=True)
@@ -98,7 +98,7 @@ def _of_script(words: list[str]) -> list[Fetched]:
 
 
 def _packages(words: list[str], stand_ins: Sequence[str], with_value: Sequence[str]) -> list[str]:
-    """Find the packages in an installer's words: those that options name, else the first word that is no option."""
+    """Find the packages in an installer's arguments: those that options name, else the first that is not an option."""
     named: list[str] = []
     rest = iter(words)
     tool = ""

@@ -1,1 +1,1 @@
-"""What several formats use: the contract, manifests, scripts, one-shot and long-lived processes."""
+"""Shared by formats: the contract, manifests, scripts, one-shot and long-running processes."""

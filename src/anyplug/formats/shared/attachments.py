@@ -6,11 +6,11 @@ from anyplug.model.errors import InvalidArguments
 from anyplug.model.types import Call
 from anyplug.runtime.processes.program import Input
 
-LARGEST_INPUT = 25 << 20  # bytes of all files of one call together
+LARGEST_INPUT = 25 << 20  # bytes of all files of one call
 
 
 def is_file(value: Any) -> bool:
-    """Whether an argument is a file: exactly a name and base64 data."""
+    """Return whether an argument is a file: exactly a name and base64 data."""
     return (
         isinstance(value, dict)
         and set(value) == {"filename", "data"}
@@ -20,7 +20,7 @@ def is_file(value: Any) -> bool:
 
 def read(call: Call, folder: str) -> tuple[dict[str, Any], tuple[Input, ...]]:
     """Return the arguments, with files replaced by their paths in a folder, and the files; raises InvalidArguments."""
-    import base64  # 6 ms, and only calls need it
+    import base64  # takes 6 ms to import, and only calls need it
 
     arguments, inputs, total = dict(call.arguments), {}, 0
     for name, value in call.arguments.items():

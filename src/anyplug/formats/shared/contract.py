@@ -1,7 +1,7 @@
-"""What every format is: the whole contract on one screen. A format is a module that has these names.
+"""The contract of a format, on one screen. A format is a module with these names.
 
-Where nothing special is needed, `defaults` has a function to take over. A format whose plugins stay up has a class for
-one run of such a plugin, a `Peer`.
+`defaults` has functions for where nothing special is needed. A format with long-running plugins has a class for one run
+of such a plugin, a `Peer`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from anyplug.home.settings import Arguments, Home, PluginSettings
 from anyplug.model.types import Call, Off, Offer, Plugin, Result, Tool
 from anyplug.runtime.processes.program import Program, Run, Spawn
 
-if TYPE_CHECKING:  # need an event loop, which looking at plugins does not
+if TYPE_CHECKING:  # need an event loop, which reading plugins does not
     from anyio.abc import TaskGroup
 
     from anyplug.runtime.session.session import PeerGone, Session
@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # need an event loop, which looking at plugins does not
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """A folder that may hold a plugin."""
+    """A folder that may contain a plugin."""
 
     path: str  # the real path
-    found_at: str  # the path by which it was found
-    explicit: bool = False  # the person named it
+    found_at: str  # the path under which it was found
+    explicit: bool = False  # the user named it
 
     def is_named(self, name: str) -> bool:
-        """Whether the folder, or the link that leads to it, has this name."""
+        """Return whether the folder, or the link to it, has this name."""
         return name in {self.found_at.rpartition("/")[2], self.path.rpartition("/")[2]}
 
 
@@ -39,8 +39,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     home: Home
     settings: PluginSettings
-    environment: dict[str, str]  # what its programs get, as the format promises
-    conceal: Callable[[str], str]  # hides the plugin's secrets; needed before a text is cut, else the host does it
+    environment: dict[str, str]  # for its programs, as the format promises
+    conceal: Callable[
+        [str], str
+    ]  # masks the plugin's secrets; needed before a text is truncated, otherwise the host does it
     run: Run  # for setting a plugin up; what a call needs, the host runs
     tell: Callable[[str], None]  # progress, for a person
 
@@ -65,34 +67,34 @@ class Format(Protocol):
     """A plugin system."""
 
     NAME: str
-    TITLE: str  # what people call it
+    TITLE: str  # its name for people
     MANIFEST: str  # the file that makes a folder one of its plugins
-    PROJECT_ROOTS: tuple[str, ...]  # the folders of a project in which its plugins lie, relative to the project
-    ARGUMENTS: Arguments  # what a violation of the schema does, unless the person set something else
+    PROJECT_ROOTS: tuple[str, ...]  # the folders of a project that contain its plugins, relative to the project
+    ARGUMENTS: Arguments  # what a violation of the schema does, unless the user set something else
     EVERY_FILE_COUNTS: bool  # whether the digest covers all files, or only what can run
     WRITES_BESIDE_ITSELF: bool  # whether its plugins may write into their own folder, except for their code
-    WRITES_ASIDE: bool  # else: whether such writes go elsewhere even if nobody granted the plugin to write files
+    WRITES_ASIDE: bool  # otherwise: whether such writes go elsewhere even without a grant to write files
     RUNS_IN_PROJECT: bool  # whether its programs run in the caller's project, or in the plugin's folder
     INHERITS_ENVIRONMENT: bool  # whether it promises the user's environment, which a person may then grant
     DESCRIBES_ITSELF: bool  # whether a plugin's description is its author's, and worth showing with each tool
-    TOOL_PREFIX: str  # only its plugins' tools may have names that begin like this; empty if it has no such prefix
+    TOOL_PREFIX: str  # reserved for its plugins' tools; empty if it has no such prefix
     HOST_TOOLS: frozenset[str]  # names of its own host's tools, which no plugin's tool may have
-    HOST_COMMANDS: frozenset[str]  # likewise, of slash commands
-    # Names of what is imported only when it is needed, as MODULE:NAME; empty if there is no such thing.
-    PEER: str  # makes one run of a plugin that stays up: (Plugin, Terms, PeerListener) -> Peer
-    LINT: str  # looks closer for `anyplug check`, at what is most likely a mistake: (Plugin) -> list[Problem]
-    NEW: NewPlugin | None  # what `anyplug new` writes
+    HOST_COMMANDS: frozenset[str]  # the same for slash commands
+    # Names of what is imported only when needed, as MODULE:NAME; empty if there is none.
+    PEER: str  # creates one run of a long-running plugin: (Plugin, Terms, PeerListener) -> Peer
+    LINT: str  # finds likely mistakes for `anyplug check`: (Plugin) -> list[Problem]
+    NEW: NewPlugin | None  # the templates of `anyplug new`
     CONTENT_IS_BLOCKS: bool  # whether chains see content as a list of blocks even if it is a single text
 
     def load(self, folder: Folder) -> Plugin | None:
         """Read a folder; None if it is not one of its plugins after all.
 
-        Never raises for what is in it: whatever is wrong is in the plugin's problems.
+        Never raises for its content: whatever is wrong is in the plugin's problems.
         """
         ...
 
     def violations(self, tool: Tool, arguments: dict[str, Any]) -> list[str]:
-        """Say in what the arguments do not fit the tool."""
+        """Return how the arguments violate the tool's parameters."""
         ...
 
     def switched_off(self, plugin: Plugin) -> Off | None:
@@ -100,34 +102,34 @@ class Format(Protocol):
         ...
 
     def environment(self, plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-        """Return what the plugin's programs get. `users` has no secrets but those `granted` by name."""
+        """Return the environment of the plugin's programs. `users` has no secrets except those `granted` by name."""
         ...
 
     def data(self, plugin: Plugin, home: Home) -> str:
-        """Return the folder in which a plugin keeps its data."""
+        """Return a plugin's data folder."""
         ...
 
     def readable(self, plugin: Plugin) -> tuple[str, ...]:
-        """Return what its programs read outside the plugin's folder, besides what all programs do."""
+        """Return what its programs read outside the plugin's folder, besides what all programs read."""
         ...
 
     def named_files(self, plugin: Plugin) -> tuple[str, ...]:
-        """Name the files of its folder that count for the digest whatever they look like, relative to it and sorted."""
+        """Return the files of its folder that count for the digest whatever their type, relative to it and sorted."""
         ...
 
     def programs(self, plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
-        """Name the programs that stay up: paths, and names for the PATH.
+        """Return the long-running programs: paths, and names in the PATH.
 
-        References are resolved by `variables` and `project`; without variables, what has references is left out.
+        References are resolved with `variables` and `project`; without variables, what has references is left out.
         """
         ...
 
     def user_roots(self) -> tuple[str, ...]:
-        """Name the folders outside projects in which its users keep plugins."""
+        """Return the folders outside projects in which its users keep plugins."""
         ...
 
     def private_places(self, project: str) -> tuple[str, ...]:
-        """Name the folders that hold nothing but its plugins and their data, which other plugins do not see."""
+        """Return the folders with only its plugins and their data, which other plugins do not see."""
         ...
 
     async def ready(self, call: Call, around: Surroundings) -> None:
@@ -143,12 +145,12 @@ class Format(Protocol):
         ...
 
     async def prepare(self, plugin: Plugin, around: Surroundings) -> str:
-        """Set an approved plugin up (scripts, dependencies) and give what that printed. Raises CallError."""
+        """Set an approved plugin up (scripts, dependencies) and return what that printed. Raises CallError."""
         ...
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """What plugins that stay up are told about whom they work for."""
+    """What long-running plugins are told about whom they work for."""
 
     provider: str = ""
     model: str = ""
@@ -156,30 +158,30 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin that stays up is started with."""
+    """What a long-running plugin is started with."""
 
     process: str  # which of its processes
     home: Home
     settings: PluginSettings
     environment: dict[str, str]
-    granted: tuple[str, ...] = ()  # what the host does on the plugin's behalf is held to this, too
+    granted: tuple[str, ...] = ()  # also limits what the host does on the plugin's behalf
     greeting: Greeting
     spawn: Spawn
-    tasks: "TaskGroup"  # the host's own; what fails in it ends the host
+    tasks: "TaskGroup"  # the host's own; a failure in it ends the host
     log: Callable[[bytes], None]
-    secrecy: "Secrecy"  # hides the plugin's secrets in what it says
+    secrecy: "Secrecy"  # masks the plugin's secrets in its messages
 
 
 class Peer(Protocol):
-    """One run of a plugin that stays up, from its start to its end."""
+    """One run of a long-running plugin, from its start to its end."""
 
-    RESTARTS: bool  # whether it is started again when it ends by itself, or only when it is next needed
+    RESTARTS: bool  # whether it is restarted when it ends by itself, or only when it is next needed
 
     plugin: Plugin
 
     @property
     def active(self) -> Mapping[str, Call]:
-        """Its calls under way."""
+        """Its running calls."""
         ...
 
     @property
@@ -213,7 +215,7 @@ class Peer(Protocol):
         ...
 
     async def start(self) -> None:
-        """Start it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
+        """Start it and wait until it is ready; if it raises Unavailable, with a hint, nothing is left running."""
         ...
 
     async def call_tool(self, call: Call, timeout_s: float | None) -> Any:
@@ -221,25 +223,25 @@ class Peer(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Let it leave in order. To be shielded by the caller."""
+        """End it in order. Must be shielded by the caller."""
         ...
 
     def unavailable(self, when: str, gone: "PeerGone") -> Exception:
-        """Describe that it has ended."""
+        """Return the error for a peer that has ended."""
         ...
 
 
 class PeerListener(Protocol):
-    """Who hears of what a peer does on its own account."""
+    """Is told what a peer does by itself."""
 
     def registered(self, peer: Any) -> None:
-        """Hear that it registered or subscribed to something, maybe long after its start."""
+        """Handle a registration or subscription, perhaps long after its start."""
         ...
 
     def said(self, peer: Any, frame: msgspec.Struct) -> None:
-        """Hear a note, a text, a panel or a request of its own."""
+        """Handle a note, a text, a panel or a request of its own."""
         ...
 
     def ended(self, peer: Any, gone: "PeerGone") -> None:
-        """Hear that it has ended; called once."""
+        """Handle its end; called once."""
         ...

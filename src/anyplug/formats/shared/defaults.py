@@ -1,7 +1,7 @@
-"""What a format says and does where nothing special is needed.
+"""The default behaviour of a format.
 
-Our own formats take over single functions, `prepare = defaults.prepare`. A format of another distribution begins with
-`from anyplug.formats.shared.defaults import *`, so that it has whatever the contract asks for in a later version.
+Our own formats reuse single functions, `prepare = defaults.prepare`. A third-party format begins with `from
+anyplug.formats.shared.defaults import *`, so that it has whatever the contract requires in a later version.
 """
 
 import os
@@ -51,7 +51,7 @@ def switched_off(plugin: "Plugin") -> "Off | None":
 
 
 def environment(plugin: "Plugin", home: "Home", users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
-    """Return the user's environment, with our Node and uv first on the PATH."""
+    """Return the user's environment, with our Node and uv first in the PATH."""
     return {
         **users,
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
@@ -60,32 +60,32 @@ def environment(plugin: "Plugin", home: "Home", users: dict[str, str], granted: 
 
 
 def data(plugin: "Plugin", home: "Home") -> str:
-    """Return the folder for its data in the home folder."""
+    """Return its data folder in the home folder."""
     return home.data(plugin)
 
 
 def readable(plugin: "Plugin") -> tuple[str, ...]:
-    """Name nothing: its programs need what all programs need."""
+    """Return nothing: its programs need only what all programs need."""
     return ()
 
 
 def named_files(plugin: "Plugin") -> tuple[str, ...]:
-    """Name nothing: what counts for the digest can be told by its look."""
+    """Return nothing: the type of a file tells whether it counts."""
     return ()
 
 
 def programs(plugin: "Plugin", variables: Mapping[str, str] | None, project: str) -> list[str]:
-    """Name nothing: no program of it stays up."""
+    """Return nothing: it has no long-running programs."""
     return []
 
 
 def user_roots() -> tuple[str, ...]:
-    """Name nothing: its users keep plugins in no folder of their own."""
+    """Return nothing: its users have no folder of their own for plugins."""
     return ()
 
 
 def private_places(project: str) -> tuple[str, ...]:
-    """Name nothing: where its plugins lie, there may be other things."""
+    """Return nothing: the folders of its plugins may contain other things."""
     return ()
 
 
@@ -94,5 +94,5 @@ async def ready(call: "Call", around: "Surroundings") -> None:
 
 
 async def prepare(plugin: "Plugin", around: "Surroundings") -> str:
-    """Set nothing up."""
+    """Do nothing."""
     return ""

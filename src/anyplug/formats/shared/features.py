@@ -22,7 +22,7 @@ class PanelContent(msgspec.Struct, frozen=True):
 
 
 class OpenPanel(msgspec.Struct, frozen=True):
-    """A panel that nobody asked for."""
+    """A panel that it opens by itself."""
 
     panel: PanelContent
 
@@ -58,7 +58,7 @@ class CallToolCancel(msgspec.Struct, frozen=True):
 
 
 class ReloadWanted(msgspec.Struct, frozen=True):
-    """The plugin asks that all plugins are read again. Its requests are numbered; the last one stands for all."""
+    """The plugin asks to read all plugins again. Its requests are numbered; the last one stands for all."""
 
     id: int
 
@@ -85,7 +85,7 @@ class GuardAnswer(msgspec.Struct, frozen=True):
 
 
 class BadAnswer(Exception):
-    """It answered, and the answer is not one; the text says why."""
+    """It sent an invalid answer; the text tells why."""
 
 
 class Question:
@@ -93,7 +93,7 @@ class Question:
 
     def __init__(self, chain: tuple[str, ...]) -> None:
         self.chain = chain  # the tools that led to it
-        self.calls = 0  # of tools, that it wants made to decide
+        self.calls = 0  # of tools that it requested to decide
 
 
 class Guard(Protocol):
@@ -104,7 +104,7 @@ class Guard(Protocol):
     async def intercept(self, event: dict[str, Any], chain: tuple[str, ...]) -> GuardAnswer:
         """Ask it about an event, to which the tools of `chain` led; its name is under `event`.
 
-        Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
+        Raises TimeoutError, BadAnswer, NotSent or PeerGone; the host decides what follows.
         """
         ...
 
@@ -116,7 +116,7 @@ class Subscriber(Protocol):
 
     @property
     def events(self) -> AbstractSet[str]:
-        """What it wants to hear of."""
+        """The events that it wants to receive."""
         ...
 
     def hear(self, event: str, fields: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What formats share whose plugins stay up: why one could not be started, and how one ended."""
+"""Shared by formats with long-running plugins: why one could not be started, and how one ended."""
 
 import shutil
 from typing import Any
@@ -16,7 +16,7 @@ LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may 
 
 
 def encoded(arguments: dict[str, Any]) -> bytes:
-    """Write a call's arguments; raises TooLarge if that is more than a peer can be sent."""
+    """Encode a call's arguments; raises TooLarge if they are larger than a peer can receive."""
     given = msgspec.json.encode(arguments)
     if len(given) > LARGEST_INPUT:
         raise TooLarge(
@@ -27,20 +27,20 @@ def encoded(arguments: dict[str, Any]) -> bytes:
 
 
 def last_words(stderr: str) -> str:
-    """Return the end of what it said on stderr, to stand behind a reason."""
+    """Return the end of its stderr, as a suffix for a reason."""
     return f": {errors.last_words(stderr)}" if stderr else ""
 
 
 def not_asked(what: str, not_sent: NotSent) -> CallError:
-    """Say why a peer that is up was not asked."""
+    """Return why a running peer was not asked."""
     reason = f"{what} was not asked: {not_sent}"
     if isinstance(not_sent, FrameTooLong):
-        return TooLarge(reason, "write what is large to a file and pass its path")
+        return TooLarge(reason, "write large values to a file and pass its path")
     return Unavailable(reason, "call it again when it has caught up")
 
 
 def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
-    """Say how a peer ended."""
+    """Return how a peer ended."""
     return Unavailable(
         f"{what} ended {when}: {gone.reason}{last_words(gone.stderr)}",
         hint,
@@ -50,7 +50,7 @@ def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
 
 
 def not_started(what: str, program: Program, reason: str, *, plugin: str, named_in: str) -> Unavailable:
-    """Say why a program could not be started, and the cure; `named_in` is where its author names it."""
+    """Return why a program could not be started, and the fix; `named_in` is where its author names it."""
     name, search_path = program.argv[0], program.env.get("PATH")
     path = name if "/" in name else shutil.which(name, path=search_path)
     fault = not_on_path(name, named_in) if path is None else diagnose(path, search_path)
@@ -58,4 +58,4 @@ def not_started(what: str, program: Program, reason: str, *, plugin: str, named_
         reason, hint = fault.reason, fault.hint
     else:
         hint = one_shot.cure_for_start(reason, plugin)
-    return Unavailable(f"{what} cannot be started: {reason}", hint)
+    return Unavailable(f"cannot start {what}: {reason}", hint)

@@ -1,4 +1,4 @@
-"""Reading manifests: bounded, tolerant of a byte-order mark, and with every fault as a Problem with its cure."""
+"""Read manifests: with a size limit, accepting a byte-order mark, and with every fault as a Problem with its fix."""
 
 import os
 import re
@@ -12,13 +12,13 @@ from anyplug.home import digest, untrusted_files
 from anyplug.model.types import Problem
 from anyplug.runtime.processes.diagnosis import diagnose
 
-LONG_WORD = 8  # letters from which on two slips are likelier than another word
-LONGEST_WORD = 64  # letters of what is compared with others
+LONG_WORD = 8  # letters from which on two typos are likelier than another word
+LONGEST_WORD = 64  # letters of a word that is compared with others
 LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
-NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin to others and holds no program
-NOT_COVERED = "not_covered"  # the problem of code that runs and lies outside of the plugin's folder
+NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin elsewhere but contains no program
+NOT_COVERED = "not_covered"  # the problem of code outside the plugin's folder that runs
 BOM = b"\xef\xbb\xbf"
-# Programs that only run what others wrote: those that may fetch it, or read it from their command line, and the rest.
+# Programs that only run others' code: those that may fetch it or read it from their command line, and the rest.
 FETCHERS = frozenset(
     {"npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "docker", "podman", "deno",
      "env", "cmd", "cmd.exe", "sh", "bash", "zsh", "dash"}
@@ -26,13 +26,13 @@ FETCHERS = frozenset(
 INTERPRETERS = frozenset({"python", "node", "nodejs", "ruby", "perl", "php", "java", "dotnet"})
 SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 
-PLAIN_NAMES = "use letters, digits, dots, hyphens, underscores"  # the cure for a name that is none
+PLAIN_NAMES = "use letters, digits, dots, hyphens, underscores"  # the fix for an invalid name
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Report:
-    """Collects what is wrong with one plugin."""
+    """Collects one plugin's problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -43,25 +43,25 @@ class Report:
         return any(problem.level == "error" for problem in self.problems)
 
     def error(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
-        """Note something that keeps the plugin from loading."""
+        """Report something that keeps the plugin from loading."""
         self.problems.append(Problem(code, message, hint, "error"))
 
     def warn(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
-        """Note something that does not."""
+        """Report something that does not."""
         self.problems.append(Problem(code, message, hint, "warning"))
 
 
 def read_file(path: str, largest: int = LARGEST_MANIFEST, folder: str = "") -> bytes:
-    """Read a small regular file of a plugin; raises OSError, also if it is no such file.
+    """Read a small regular file of a plugin; raises OSError, also if it is not one.
 
-    `folder` is the plugin's, if the file does not lie directly in it. A link may lead to it inside of the plugin: one
-    that leads out could name a file that the plugin may not read, for us to show.
+    `folder` is the plugin's, if the file is not directly in it. A link may lead to it inside the plugin: one that leads
+    outside could name a file that the plugin may not read, for us to show.
     """
     return untrusted_files.read_inside(folder or os.path.dirname(path), path, largest)
 
 
 def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = "") -> dict[str, Any] | None:
-    """Read a JSON object; a fault is noted and gives None. `folder` as in `read_file`."""
+    """Read a JSON object; a fault is reported and returns None. `folder` as in `read_file`."""
     note = report.error if fatal else report.warn
     name = os.path.basename(path)
     try:
@@ -72,36 +72,39 @@ def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = 
     try:
         value = msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows the place")
+        note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows where")
         return None
     if not isinstance(value, dict):
-        note(f"{name} is not valid JSON at {path}: it must hold an object", "begin it with { and end it with }")
+        note(f"{name} is not valid JSON at {path}: it must contain an object", "begin it with { and end it with }")
         return None
     return value
 
 
 def entrypoint(folder: str, base: str, given: str, report: Report, *, what: str, fatal: bool) -> str:
-    """Resolve a program's path inside a plugin; a fault is noted and gives an empty string."""
+    """Resolve a program's path inside a plugin; a fault is reported and returns an empty string."""
     note = report.error if fatal else report.warn
     if given.startswith(("/", "~")) or "\0" in given:
-        note(f"{what} '{given}' must be a relative path", "name it relative to its manifest")
+        note(f"{what} '{given}' must be a relative path", "write it relative to its manifest")
         return ""
     if "/" not in given and base == folder and digest.covers(given) and _is_plain_program(path := f"{folder}/{given}"):
-        return path  # as most are: one look is enough
+        return path  # the usual case: one check is enough
     path = os.path.normpath(os.path.join(base, given))
-    real = os.path.realpath(path)  # a link could lead out
+    real = os.path.realpath(path)  # a link could lead outside
     if not is_inside(path, folder) or not is_inside(real, folder):
-        note(f"{what} '{given}' leads out of the plugin's folder", "keep the program inside the plugin")
+        note(f"{what} '{given}' leads outside the plugin's folder", "keep the program inside the plugin")
         return ""
     if not digest.covers(path[len(folder) + 1 :]) or not digest.covers(real[len(folder) + 1 :]):
-        note(f"{what} '{given}' lies where changes are not seen", "move the program to another place in the plugin")
+        note(
+            (f"{what} '{given}' is in a folder that is not checked for changes"),
+            "move the program to another folder of the plugin",
+        )
         return ""
     warn_if_not_executable(path, f"{what} '{given}'", report)
     return path
 
 
 def warn_if_not_executable(path: str, what: str, report: Report) -> None:
-    """Note that a program cannot be run, if that can be seen at once."""
+    """Report that a program cannot be run, if that is obvious."""
     if os.access(path, os.X_OK) and not os.path.isdir(path):
         return
     fault = diagnose(path)
@@ -110,14 +113,14 @@ def warn_if_not_executable(path: str, what: str, report: Report) -> None:
 
 
 def near(word: str, others: Iterable[str]) -> str:
-    """Return the one that differs from a word by no more than a slip or, of a long one, two; empty if none does."""
+    """Return the word that differs by at most one typo, or two in a long word; empty if none does."""
     most = 2 if len(word) >= LONG_WORD else 1
     close = [(slips, other) for other in others if (slips := _slips(word, other, most)) <= most]
     return min(close)[1] if close else ""
 
 
 def _slips(word: str, other: str, most: int) -> int:
-    """Count the letters that are missing, too many, wrong or swapped with the next; gives up above the most."""
+    """Count the missing, extra, wrong or swapped letters, up to a maximum."""
     if abs(len(word) - len(other)) > most or max(len(word), len(other)) > LONGEST_WORD:
         return most + 1
     before: list[int] = []
@@ -132,12 +135,12 @@ def _slips(word: str, other: str, most: int) -> int:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can be a file's name and no more than that."""
+    """Return whether a name is a valid file name and nothing more."""
     return bool(_PLAIN_NAME.fullmatch(name))
 
 
 def _is_plain_program(path: str) -> bool:
-    """Whether a path is an executable file itself, and no link."""
+    """Return whether a path is an executable file itself, and not a link."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -146,16 +149,16 @@ def _is_plain_program(path: str) -> bool:
 
 
 def is_code(path: str) -> bool:
-    """Whether a file is code, by its name."""
+    """Return whether a file is code, by its name."""
     return os.path.splitext(path)[1].lower() in digest.CODE_SUFFIXES
 
 
 def is_the_machines(program: str) -> bool:
-    """Whether a program is the system's, or one that only runs what others wrote."""
+    """Return whether a program belongs to the system, or only runs others' code."""
     name = os.path.basename(program).rstrip("0123456789.-")  # python3.12, perl5.38-2
     return program.startswith(SYSTEM_FOLDERS) or name in INTERPRETERS | FETCHERS
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a normalised path lies in a folder."""
+    """Return whether a normalised path is in a folder."""
     return path.startswith(folder + os.sep)

@@ -1,4 +1,4 @@
-"""What formats share whose call is one process: its failures, each in the words that the format's users know."""
+"""Shared by formats whose call is one process: its failures, in the words that the format's users know."""
 
 import os
 
@@ -20,11 +20,11 @@ from anyplug.model.types import Call
 from anyplug.runtime.processes.diagnosis import diagnose
 from anyplug.runtime.processes.program import Finished, Program
 
-COMMAND_NOT_FOUND = 127  # what shells and env exit with
+COMMAND_NOT_FOUND = 127  # the exit code of shells and env
 
 
 class Words(msgspec.Struct, frozen=True):
-    """How a format says it."""
+    """A format's wording."""
 
     timed_out: str  # with {seconds}
     too_large: str  # with {size}
@@ -41,15 +41,15 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
     if finished.ending == "timed_out":
         return TimedOut(
             words.timed_out.format(seconds=program.timeout_s),
-            "run it by hand to see what it waits for; "
-            f"`timeout_s` under [plugins.{call.plugin.name}] in settings.toml changes the limit",
+            f"run it by hand to see what it waits for; raise `timeout_s` under [plugins.{call.plugin.name}] in "
+            "settings.toml to change the limit",
             partial=stdout,
             stderr=stderr,
         )
     if finished.ending == "too_large":
         return TooLarge(
             words.too_large.format(size=_size(program.max_stdout)),
-            "make it answer with less, or write to a file and answer with its path",
+            "make it return less, or write to a file and return its path",
             stderr=stderr,
         )
     if finished.ending == "lost":
@@ -58,7 +58,7 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
 
 
 def cure_for_start(reason: str, plugin: str) -> str:
-    """Say what to do about a program that was not started although nothing is wrong with its file."""
+    """Return what to do about a program that was not started although its file is fine."""
     if "permissions" in reason:  # the spawner's word for what Landlock refused
         return f"`anyplug grant {plugin} shell:exec`, or shell:exec:PROGRAM for that program alone"
     if any(os.strerror(number) in reason for number in SHORTAGES):
@@ -67,25 +67,25 @@ def cure_for_start(reason: str, plugin: str) -> str:
 
 
 def decode(output: bytes) -> str:
-    """Read a stranger's output as text."""
+    """Decode an untrusted program's output."""
     return output.decode(errors="replace")
 
 
 def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
     code = finished.exit_code or 0
     said = stderr.strip()[:STDERR_SHOWN]
-    hint = "run it by hand with the same input and look at its stderr"
+    hint = "run it by hand with the same input and check its stderr"
     if finished.reason:
-        said = f"it was ended because {finished.reason}" + (f"; {said}" if said else "")
+        said = f"it was killed because {finished.reason}" + (f"; {said}" if said else "")
         hint = "make it use less; `[plugins.NAME.limits]` in settings.toml changes the limits"
     elif code < 0:
-        from anyplug.runtime.processes.guard import signal_name  # pulls in subprocess, which only a run needs
+        from anyplug.runtime.processes.guard import signal_name  # imports subprocess, which only a run needs
 
         said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
     if code == COMMAND_NOT_FOUND:
         hint = "a program that it needs, or its interpreter, is not installed"
-    elif len(stderr.strip()) > STDERR_SHOWN:  # what went wrong stands at the end of a trace
-        hint = f"its last words: {last_words(stderr).splitlines()[-1][:STDERR_SHOWN]}"
+    elif len(stderr.strip()) > STDERR_SHOWN:  # the error is at the end of a trace
+        hint = f"the end of its stderr: {last_words(stderr).splitlines()[-1][:STDERR_SHOWN]}"
     return Crashed(
         f"{words.crashed} (exit {abs(code)})" + (f": {said}" if said else ""),
         hint,

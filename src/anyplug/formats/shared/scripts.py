@@ -1,4 +1,4 @@
-"""How a script is started, where Node finds modules, and how `uv` scripts get dependencies before their first call."""
+"""How to start a script, where Node finds modules, and how `uv` scripts get dependencies before their first call."""
 
 import fcntl
 import functools
@@ -16,14 +16,14 @@ from anyplug.model.types import Plugin
 from anyplug.runtime.processes.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.processes.program import Program
 
-RESOLVE_S = 600.0  # a large dependency over a slow line
-LARGEST_SCRIPT = 1 << 20  # bytes of it that say whether its dependencies are resolved
-HEAD_BYTES = 64 << 10  # where the metadata of a script stands
+RESOLVE_S = 600.0  # a large dependency over a slow connection
+LARGEST_SCRIPT = 1 << 20  # bytes of it that decide whether its dependencies are resolved
+HEAD_BYTES = 64 << 10  # where a script's metadata is
 MAX_OUTPUT = 1 << 20
 LOCK = "lock"  # among the notes
-TURN_POLL_S = 0.05  # how often one who waits looks whether it is their turn
+TURN_POLL_S = 0.05  # how often a waiting process checks whether it is its turn
 # All that resolving gets of a plugin's environment: how to reach the network and where to put things. The code that
-# builds dependencies is others', and has the network: a secret of the plugin's is none of its business.
+# builds dependencies is third-party and has the network, so it must not get the plugin's secrets.
 OF_RESOLVING = re.compile(
     r"PATH|HOME|LANG|UV_.*|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|(?i:(?:https?|all|no)_proxy)|ANYPLUG_GUARD"
 )
@@ -32,17 +32,17 @@ _METADATA = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 
 
 def command(program: str) -> tuple[str, ...]:
-    """Return the command for a program; a file without a shebang is the shell's, as with `execvp`."""
+    """Return the command for a program; a file without a shebang is run by the shell, as with `execvp`."""
     return (program,) if has_shebang_or_is_binary(program) else ("/bin/sh", program)
 
 
 def notes(home: Home, plugin: Plugin) -> str:
-    """Return the folder of notes about what is resolved: where the plugin cannot write, who has no network then."""
+    """Return the folder of notes about what is resolved, which the plugin cannot write to."""
     return os.path.join(home.path, "resolved", os.path.basename(home.cache(plugin)))
 
 
 def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
-    """Whether nothing has to be fetched before a script runs."""
+    """Return whether nothing has to be fetched before a script runs."""
     source = _source(script)
     if not _names_dependencies(source) or not os.path.exists(_uv(environment)):
         return True
@@ -51,8 +51,8 @@ def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
 
 @asynccontextmanager
 async def turn(notes: str) -> AsyncIterator[None]:
-    """Wait until nobody else resolves for the same plugin, in any process."""
-    from anyio import sleep  # with what `forget_aside` needs 6 ms, and listing plugins runs nothing
+    """Wait until no other process resolves for the same plugin."""
+    from anyio import sleep  # takes 6 ms to import, and listing plugins runs nothing
 
     make_private(notes)
     with open(os.path.join(notes, LOCK), "wb") as lock:
@@ -70,7 +70,7 @@ def resolution(script: str, environment: dict[str, str]) -> Program:
     return Program(
         argv=(_uv(environment), "sync", "--script", script),
         cwd=os.path.dirname(script),
-        # Bytecode lies where the plugin can write, and would run here, with the network.
+        # Bytecode is where the plugin can write, and would run here, with the network.
         env={name: value for name, value in environment.items() if OF_RESOLVING.fullmatch(name)}
         | {"PYTHONDONTWRITEBYTECODE": "1"},
         stdin=b"",
@@ -90,7 +90,7 @@ async def forget_aside(cache: str, notes: str) -> None:
 
 
 def forget(cache: str, notes: str) -> None:
-    """Remove all that was fetched, and what else is in the cache: the plugin could write there. Blocks."""
+    """Remove everything that was fetched, and the rest of the cache, where the plugin could write. Blocks."""
     with suppress(FileNotFoundError):
         for name in os.listdir(notes):
             if name != LOCK:
@@ -100,19 +100,19 @@ def forget(cache: str, notes: str) -> None:
 
 
 def remember(script: str, notes: str) -> None:
-    """Note that a script's dependencies are resolved, until the script changes."""
+    """Record that a script's dependencies are resolved, until the script changes."""
     with open(_marker(script, _source(script), notes), "wb"):
         pass
 
 
 def visible(plugin: str, home: Home, search_path: str) -> tuple[str, ...]:
-    """Return the folders that a program needs to see even where /tmp is its own: itself, our home, its interpreters."""
+    """Return the folders that a program must see even with a private /tmp: itself, our home, its interpreters."""
     return (plugin, home.path, *_prefixes(home.bin, search_path))
 
 
 @functools.cache
 def _prefixes(programs: str, search_path: str) -> tuple[str, ...]:
-    """Return the places in which programs are installed: what `bin/node` needs lies beside `bin`, not in it."""
+    """Return the folders in which programs are installed: what `bin/node` needs is next to `bin`, not in it."""
     linked = [os.path.realpath(os.path.join(programs, name)) for name in ("uv", "node")]
     folders = [*map(os.path.dirname, linked), *filter(os.path.isabs, search_path.split(":"))]
     real = {os.path.realpath(folder) for folder in folders}
@@ -125,7 +125,7 @@ def _uv(environment: dict[str, str]) -> str:
 
 
 def _source(script: str) -> bytes:
-    """Read a script, which is done before each call: of a large one only the beginning."""
+    """Read a script, which is done before each call: if it is large, only its beginning."""
     try:
         return untrusted_files.head(script, LARGEST_SCRIPT)
     except OSError:
@@ -144,7 +144,7 @@ def _marker(script: str, source: bytes, notes: str) -> str:
 
 
 def modules_above(folder: str) -> list[str]:
-    """List where modules are looked for from a folder on upwards."""
+    """List where modules are looked for, from a folder upwards."""
     found = []
     while True:
         found.append(os.path.join(folder, "node_modules"))

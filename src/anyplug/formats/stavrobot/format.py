@@ -47,7 +47,7 @@ programs = defaults.programs
 user_roots = defaults.user_roots
 private_places = defaults.private_places
 
-MAX_STDOUT = 16 << 20  # bytes; its own host has no bound
+MAX_STDOUT = 16 << 20  # bytes; its own host has no limit
 MAX_STDERR = 1 << 20
 
 WORDS = one_shot.Words(
@@ -63,7 +63,7 @@ NEW: NewPlugin | None = NewPlugin(
     languages=("python", "bash"),
     takes_name=manifests.PLUGIN_NAME.fullmatch,
     signs=LOWER_CASE,
-    tool=lambda name: f"{name}.{ACTION}",  # the host puts the plugin's name before it
+    tool=lambda name: f"{name}.{ACTION}",  # the host prefixes the plugin's name
 )
 
 
@@ -86,9 +86,9 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "HOME": os.path.join(home.data(plugin), "home"),
         "UV_CACHE_DIR": os.path.join(cache, "uv"),
-        # Not shared: what one plugin's dependencies do while they are built must not reach the others' interpreter.
+        # Not shared: the build of one plugin's dependencies must not reach the others' interpreter.
         "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
-        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin is none of its business
+        "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin must not affect it
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
@@ -136,7 +136,7 @@ def result(call: Call, request: Program, answer: Finished, around: Surroundings)
 
 
 async def prepare(plugin: Plugin, around: Surroundings) -> str:
-    """Run the init script, then resolve the dependencies of every tool that names some."""
+    """Run the init script, then resolve the dependencies of every tool that has some."""
     said = ""
     if plugin.init:
         around.tell(f"running {os.path.relpath(plugin.init, plugin.path)}")
@@ -148,9 +148,9 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
 
 
 def _configure(plugin: Plugin) -> None:
-    """See to it that the configuration is complete before anything runs.
+    """Make sure that the configuration is complete before anything runs.
 
-    Also where nothing is to be configured: a file that cannot be read may be one that switched the plugin off.
+    Also if there is nothing to configure: an unreadable file may be one that disabled the plugin.
     """
     try:
         values = plugin_config.read(plugin)
@@ -164,13 +164,13 @@ def _configure(plugin: Plugin) -> None:
 
 
 class ConfigUnusable(CallError):
-    """`config.json` is there, and cannot be used."""
+    """`config.json` exists, but is invalid."""
 
     code = "config_missing"
 
 
 async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) -> None:
-    """See to it that what a script depends on is there, outside the time that a call has."""
+    """Make sure that a script's dependencies are there, outside a call's time limit."""
     notes = scripts.notes(around.home, plugin)
     if scripts.is_resolved(script, around.environment, notes):
         return
@@ -180,11 +180,11 @@ async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) ->
 
 
 async def _resolve(plugin: Plugin, around: Surroundings) -> None:
-    """Fetch what all tools depend on, into an empty cache.
+    """Fetch the dependencies of all tools into an empty cache.
 
-    The plugin could write there, and who fetches has the network: it must find nothing of the plugin's, neither data
-    nor code. So all are done at once, before the plugin runs again. Not so where the person named the folder: those
-    who write plugins try each change.
+    The plugin could write there, and fetching has the network: it must find nothing of the plugin's, neither data nor
+    code. So all are fetched at once, before the plugin runs again. Not so for a folder that the user named, because its
+    author tries each change.
     """
     notes = scripts.notes(around.home, plugin)
     if not plugin.explicit:
@@ -213,7 +213,7 @@ async def _initialise(plugin: Plugin, around: Surroundings) -> str:
     if finished.exit_code != 0:
         raise InitFailed(
             f"Init script failed: {_joined(finished) or finished.reason or finished.ending}",
-            "mend it, then approve again",
+            "fix it, then approve the plugin again",
         )
     return one_shot.decode(finished.stdout).strip()
 
@@ -235,7 +235,7 @@ def _init_program(plugin: Plugin, around: Surroundings) -> Program:
 
 
 class InitFailed(CallError):
-    """The plugin's own set-up did not succeed."""
+    """The plugin's own setup failed."""
 
     code = "crashed"
 

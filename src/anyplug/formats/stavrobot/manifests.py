@@ -1,4 +1,4 @@
-"""Stavrobot's manifests: the bundle's own, and one for each tool, with their parameters said as JSON Schema."""
+"""Stavrobot's manifests: the bundle's own and one per tool, with their parameters converted to JSON Schema."""
 
 import os
 import re
@@ -19,11 +19,11 @@ MANIFEST = "manifest.json"
 
 TIMEOUT_S = 30.0
 ASYNC_TIMEOUT_S = 300.0
-INIT_TIMEOUT_S = 300.0  # its own host gives a synchronous one 30 s, which no `npm install` keeps
-LARGEST_MANIFESTS = 16 << 20  # bytes of those of all tools; real ones have a few thousand each
-MOST_ENTRIES = 5_000  # in a plugin's folder, among which tools are looked for
+INIT_TIMEOUT_S = 300.0  # its own host allows a synchronous one 30 s, which is too short for `npm install`
+LARGEST_MANIFESTS = 16 << 20  # bytes of all tools' manifests; real ones have a few thousand each
+MOST_ENTRIES = 5_000  # in a plugin's folder, searched for tools
 INSTRUCTIONS_SHOWN = 5_000  # characters
-ASKED = ("network",)  # what a plugin that declares nothing is taken to need
+ASKED = ("network",)  # assumed for a plugin that declares nothing
 
 PLUGIN_NAME = re.compile(r"[a-z0-9-]+")
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
@@ -31,7 +31,7 @@ _KEPT_KEYS = ("enum", "default", "items", "properties")
 
 
 def load(folder: Folder) -> Plugin | None:
-    """Read the bundle's manifest and its tools'. One with an `entrypoint` is somebody else's."""
+    """Read the bundle's manifest and its tools'. A folder with an `entrypoint` belongs to another format."""
     report = manifest.Report()
     where = os.path.join(folder.path, MANIFEST)
     raw = manifest.read_object(where, report)
@@ -94,7 +94,7 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
     if not isinstance(raw.get("description"), str):
         report.error(f"manifest.json missing required field 'description' at {where}", 'add "description": "..."')
     if not isinstance(raw.get("instructions", ""), str):
-        report.error(f"'instructions' must be a string at {where}", "make it one, or leave it out")
+        report.error(f"'instructions' must be a string at {where}", "make it a string, or leave it out")
     return name
 
 
@@ -116,7 +116,7 @@ def _config(raw: dict[str, Any], report: manifest.Report) -> tuple[ConfigKey, ..
     keys = []
     for name, entry in given.items():
         if not isinstance(entry, dict) or name == plugin_config.PERMISSIONS:
-            report.warn(f"the config entry '{name}' is ignored", "give it a description and `required`")
+            report.warn(f"the config entry '{name}' is ignored", "add a description and `required`")
             continue
         keys.append(
             ConfigKey(
@@ -134,7 +134,7 @@ def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...
     try:
         names = _folders(folder)
     except untrusted_files.TooMuch as error:
-        report.error(f"cannot look for its tools in {folder}: {error.strerror}", "move what is no tool elsewhere")
+        report.error(f"cannot search {folder} for tools: {error.strerror}", "move what is not a tool elsewhere")
         return ()
     except OSError as error:
         report.error(f"cannot read {folder}: {error.strerror}", "check its permissions")
@@ -153,12 +153,12 @@ def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...
             if tool is not None:
                 tools.append(tool)
     if not tools:
-        report.warn("it has no tools", "make a folder with a manifest.json for each tool")
+        report.warn("it has no tools", "create a folder with a manifest.json for each tool")
     return tuple(tools)
 
 
 def _folders(folder: str) -> list[str]:
-    """List the folders of a plugin in which a tool may be; raises OSError. A plugin can make any number of them."""
+    """List the folders of a plugin that may contain a tool; raises OSError. A plugin can create any number of them."""
     budget = untrusted_files.Budget(entries=MOST_ENTRIES)
     with untrusted_files.hold(folder) as held:
         names = [name for name in held.names(budget) if not name.startswith(".")]
@@ -166,7 +166,7 @@ def _folders(folder: str) -> list[str]:
 
 
 def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Report) -> Tool | None:
-    """Read one tool; a tool that is wrong is left out, with the reason, and the others load."""
+    """Read one tool; an invalid one is left out, with the reason, and the others load."""
     raw = manifest.read_object(where, report, fatal=False, folder=folder)
     if raw is None:
         return None
@@ -183,7 +183,7 @@ def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Repo
     if raw["name"] != name or not is_clean(name):
         report.warn(
             f"Skipping tool \"{raw['name']}\": its folder is named '{name}'",
-            "give folder and tool the same name",
+            "use the same name for folder and tool",
         )
         return None
     program = manifest.entrypoint(
@@ -211,10 +211,10 @@ def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Repo
 
 
 def _input_schema(tool: str, parameters: dict[str, Any], report: manifest.Report) -> dict[str, Any]:
-    """Say in JSON Schema what the parameters are."""
+    """Convert the parameters to JSON Schema."""
     for name, parameter in parameters.items():
         if not _text(parameter, "type") or not isinstance(parameter.get("description"), str):
-            report.warn(f"parameter '{name}' of {tool} has no type or description", "give it both, as strings")
+            report.warn(f"parameter '{name}' of {tool} has no type or description", "add both, as strings")
     required = [name for name, parameter in parameters.items() if parameter.get("required") is True]
     return {
         "type": "object",
@@ -229,13 +229,13 @@ def _parameter_schema(parameter: dict[str, Any]) -> dict[str, Any]:
     if kinds == ["file"]:
         return schema.file_schema(description)
     given: dict[str, Any] = {"description": description}
-    if _TYPES.issuperset(kinds):  # any other word accepts anything
+    if _TYPES.issuperset(kinds):  # any other type accepts anything
         given["type"] = kinds[0] if len(kinds) == 1 else kinds
     return given | {key: parameter[key] for key in _KEPT_KEYS if key in parameter}
 
 
 def _mismatch(parameter: dict[str, Any], value: Any) -> str:
-    """Say what a parameter must be, if the value is not that. Null stands for a parameter left out."""
+    """Return what a parameter must be, if the value is not that. Null stands for a missing parameter."""
     if value is None:
         return ""
     if schema.is_file(parameter):

@@ -48,16 +48,16 @@ prepare = defaults.prepare
 ready = defaults.ready
 
 TIMEOUT_S = 30.0
-MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as JavaScript counts; more is cut
+MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as in JavaScript; more is truncated
 LARGEST_INDEX = 32 << 20  # bytes; bundles are large
-# What a format that declares nothing is taken to need.
+# Assumed for plugins that declare nothing.
 ASKED = ("network", "filesystem:read")
 
-_ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which names logs, too
+_ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which is also used for logs
 
 
 def _new_tool(name: str) -> str:
-    """Name the tool of a new plugin as authors for Workbench do, `myPlugin.count`."""
+    """Name the tool of a new plugin as Workbench authors do, `myPlugin.count`."""
     first, *more = WORD.findall(name.lower())
     return f"{first}{''.join(word.capitalize() for word in more)}.{ACTION}"
 
@@ -66,19 +66,19 @@ NEW: NewPlugin | None = NewPlugin(format=NAME, folder=os.path.dirname(__file__),
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What the runner sends back for a call."""
+    """The runner's answer to a call."""
 
     id: str
     content: Any = None
     metadata: Any = None
     error: Any = None
-    extra: dict[str, Any] = {}  # what else the plugin put beside these
+    extra: dict[str, Any] = {}  # further keys that the plugin returned
     warnings: list[str] = []
     too_large: int = 0  # bytes of an answer that could not be sent
 
 
 def load(folder: Folder) -> Plugin | None:
-    """Look into `index.js` and `package.json`; a folder whose index.js does not mention `register` is none of ours."""
+    """Read `index.js` and `package.json`; without `register` in index.js, the folder is not a Workbench plugin."""
     report = manifest.Report()
     try:
         source = manifest.read_file(os.path.join(folder.path, MANIFEST), LARGEST_INDEX)
@@ -124,7 +124,7 @@ def result(call: Call, request: Request, answer: Answer, around: Surroundings) -
     if answer.too_large:
         raise TooLarge(
             f"the answer of '{call.tool.own_name}' has {answer.too_large:,} bytes, more than can be passed on",
-            "give less, or write it to a file and answer with its path",
+            "return less, or write it to a file and return its path",
         )
     blocks = tuple(_block(item) for item in answer.content) if isinstance(answer.content, list) else ()
     content = blocks or (Text("" if answer.content == [] else _as_text(answer.content)),)
@@ -146,20 +146,20 @@ def _package(folder: str, report: manifest.Report) -> dict[str, Any]:
     where = os.path.join(folder, PACKAGE)
     if os.path.lexists(where):
         return manifest.read_object(where, report, fatal=False) or {}
-    hint = 'Workbench itself needs one with {"type": "commonjs"}'
+    hint = 'add one with {"type": "commonjs"}, which Workbench itself needs'
     report.warn(f"there is no {PACKAGE}; {MANIFEST} is taken as CommonJS", hint)
     return {}
 
 
 def _structured(answer: Answer) -> Any:
-    """Return what is no content: what else stood beside it, or data of another shape than metadata has here."""
+    """Return what is not content: further keys, or data of a type that metadata cannot have here."""
     if answer.extra:
         return answer.extra
     return None if isinstance(answer.metadata, dict) else answer.metadata
 
 
 def _block(item: Any) -> Block:
-    """Read one block of content; what is of no known kind is shown as Workbench does, as its text or as JSON."""
+    """Convert one content block; an unknown type is shown as in Workbench, as its text or as JSON."""
     if not isinstance(item, dict):
         return Text(_as_text(item))
     kind, data = item.get("type"), item.get("data")
@@ -201,5 +201,5 @@ def read_answer(raw: dict[str, Any], tool: str) -> Answer:
         return msgspec.convert(raw, Answer)
     except msgspec.ValidationError as error:
         raise BadOutput(
-            f"the answer of '{tool}' is malformed: {error}", "does the plugin write to descriptor 4?"
+            f"the answer of '{tool}' is malformed: {error}", "check whether the plugin writes to descriptor 4"
         ) from None

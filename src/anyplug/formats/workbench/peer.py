@@ -1,6 +1,6 @@
-"""One Workbench plugin that is up: a Node process that runs our `runner.cjs`, which loads the plugin.
+"""A running Workbench plugin: a Node process with our `runner.cjs`, which loads the plugin.
 
-The runner talks on descriptors of its own, so that whatever the plugin prints is only a line in its log.
+The runner uses its own descriptors, so that whatever the plugin prints only goes to its log.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.session import LONGEST_LINE, NotSent, PeerGone, Session
 
 HELLO_S = 10.0  # for loading the plugin and for its `register`
-BLOCKED_S = 2.0  # a process that does not answer for so long, on a busy machine, does not let go of its event loop
+BLOCKED_S = 2.0  # a process that does not answer for this long, even on a busy machine, blocks its event loop
 MOST_REGISTERED = 1_000  # tools
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
-MOST_WARNINGS = 100  # that a person is shown
+MOST_WARNINGS = 100  # shown to a person
 LONGEST_WARNING = 1_000  # characters
 LONGEST_CHAR = 6  # bytes: \\u0001
-NUMBER_BITS = 56  # so that a plugin cannot answer calls that it was not yet asked
+NUMBER_BITS = 56  # so that a plugin cannot answer calls in advance
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
 UNFINISHED = "register has not finished yet; tools that it registers later still appear"
 FRAMES = frozenset({"tool", "problem", "ready", "failed", "result", "pong", "reload"})
 
 RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runner.cjs")
-# The session's pipes become descriptors 3 and 4; what the plugin prints goes to stderr, which is its log.
+# The session's pipes become descriptors 3 and 4; the plugin's output goes to stderr, which is logged.
 REDIRECTED = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 
 _numbers = itertools.count(secrets.randbits(NUMBER_BITS))
@@ -62,7 +62,7 @@ class NodePlugin(Reloader):
     """One run of a Workbench plugin, from `start` on."""
 
     RESTARTS = False
-    has_said_all = True  # it is up when it has
+    has_said_all = True  # it is running when it has
     events: frozenset[str] = frozenset()
     intercepts: frozenset[str] = frozenset()
 
@@ -105,7 +105,7 @@ class NodePlugin(Reloader):
         )
 
     async def start(self) -> None:
-        """Start Node and wait until the plugin has registered its tools; raises Unavailable, and nothing is left."""
+        """Start Node and wait for the registered tools; if it raises Unavailable, nothing is left running."""
         terms = self._terms
         limit = terms.settings.max_output_chars or workbench.MAX_CHARS
         longest_line = max(LONGEST_LINE, LONGEST_CHAR * limit + (1 << 20))
@@ -121,7 +121,7 @@ class NodePlugin(Reloader):
                 longest_line=longest_line,
             )
         except OSError as error:
-            cure = CURE_FOR_SHORTAGE if is_shortage(error) else f"is there still a {program.cwd}?"
+            cure = CURE_FOR_SHORTAGE if is_shortage(error) else f"check that {program.cwd} still exists"
             raise Unavailable(f"Node cannot be started: {error.strerror}", cure) from error
         try:
             await self._registered(terms.settings.hello_s or HELLO_S)
@@ -147,13 +147,13 @@ class NodePlugin(Reloader):
         except NotSent as not_sent:
             raise long_lived.not_asked(f"plugin '{self.plugin.name}'", not_sent) from not_sent
         except PeerGone as gone:
-            raise self.unavailable(f"while '{name}' was under way", gone) from gone
+            raise self.unavailable(f"while '{name}' was running", gone) from gone
         finally:
             del self.active[number]
         return workbench.read_answer(raw, name)
 
     def reloaded(self, request: ReloadWanted) -> None:
-        """Say that all plugins were read again, and have it done once more if it asked for that meanwhile."""
+        """Report that all plugins were read again, and repeat it if that was requested meanwhile."""
         self._reloading = False
         try:
             self.session.send({"type": "reloaded", "id": request.id})
@@ -163,12 +163,12 @@ class NodePlugin(Reloader):
             self._reload(self._reload_wanted)
 
     async def stop(self) -> None:
-        """Let it leave in order."""
+        """End it in order."""
         await self.session.stop()
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
-        """Describe that it has ended."""
-        hint = f"`anyplug logs {self.plugin.name}` shows what it said; the next call starts it anew"
+        """Return the error for a plugin that has ended."""
+        hint = f"`anyplug logs {self.plugin.name}` shows its output; the next call restarts it"
         return long_lived.ended(f"plugin '{self.plugin.name}'", when, gone, hint)
 
     def _program(self, limit: int, longest_line: int) -> Program:
@@ -176,7 +176,7 @@ class NodePlugin(Reloader):
         node = os.path.join(terms.home.bin, "node")
         if not os.path.exists(node):
             raise Unavailable(
-                "it needs Node of at least 20.19, and there is none",
+                "it needs Node 20.19 or newer, which is not installed",
                 "install Node, or `pip install 'anyplug[node]'`",
             )
         lies_in = os.path.dirname(plugin.found_at)
@@ -195,13 +195,13 @@ class NodePlugin(Reloader):
         )
 
     async def _registered(self, hello_s: float) -> None:
-        """Wait for the end of `register`; one that goes on in the background may register more tools later."""
+        """Wait for the end of `register`; if it continues in the background, it may register more tools later."""
         await asyncio.wait((self._ready,), timeout=hello_s)
         if not self._ready.done():
             if await self._is_blocked():
                 raise Unavailable(
-                    f"it blocks while it loads: nothing came back within {hello_s:g}s",
-                    "index.js and register must return; is there an endless loop?",
+                    f"it blocks while it loads: there was no answer within {hello_s:g}s",
+                    "index.js and register must return; check for an endless loop",
                 )
             self._warn(UNFINISHED)
         elif refusal := self._ready.result():
@@ -210,17 +210,17 @@ class NodePlugin(Reloader):
             raise self.unavailable("while it was loaded", self.session.gone)
 
     async def _timed_out(self, timeout_s: float) -> TimedOut:
-        """Say that a call took too long; a process that is stuck in it is ended."""
+        """Return the error for a slow call; a process that is stuck in it is killed."""
         message = f"Tool execution timeout ({timeout_s:g}s limit)"
         if await self._is_blocked():
             self.session.give_up("a call blocked its event loop")
-            await self.session.left()  # so that the next call meets no dying process
+            await self.session.left()  # so that the next call does not meet a dying process
             message += (
-                "; the call blocked the plugin's event loop, so its process was ended, and the next call starts it anew"
+                "; the call blocked the plugin's event loop, so its process was killed, and the next call restarts it"
             )
         return TimedOut(
             message,
-            f"ask for less; `timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+            f"ask for less, or raise `timeout_s` under [plugins.{self.plugin.name}] in settings.toml",
         )
 
     async def _is_blocked(self) -> bool:
@@ -238,7 +238,7 @@ class NodePlugin(Reloader):
         self._loop.call_later(BLOCKED_S, look)
 
     def _ping(self) -> "asyncio.Future[Any]":
-        """Ask for a sign of life; whatever has ended, or cannot be asked just now, is taken to give one."""
+        """Ask for a sign of life; a process that has ended, or cannot be asked now, counts as alive."""
         number = f"ping {next(_numbers)}"
         try:
             answered = self.session.expect(number)
@@ -250,10 +250,10 @@ class NodePlugin(Reloader):
         return answered
 
     def _receive(self, raw: dict[str, Any]) -> None:
-        """Take one frame from the runner. A plugin could write there, too, so nothing is taken for granted."""
+        """Handle one frame from the runner. A plugin could write there, too, so nothing is trusted."""
         kind = raw.get("type")
         if not isinstance(kind, str) or kind not in FRAMES:
-            self.session.malformed("a frame of no known type; does the plugin write to descriptor 4?")
+            self.session.malformed("a frame of an unknown type; check whether the plugin writes to descriptor 4")
             return
         self.session.counts.frames[kind] += 1
         try:
@@ -281,7 +281,7 @@ class NodePlugin(Reloader):
             self._listener.registered(self)
 
     def _reload(self, request: ReloadWanted) -> None:
-        """Have all plugins read again, one time after the other: whoever asks meanwhile shares the next time."""
+        """Read all plugins again, one time after another: requests made meanwhile share the next time."""
         if self._reloading:
             self._reload_wanted = request
         else:
@@ -290,7 +290,7 @@ class NodePlugin(Reloader):
 
     def _register(self, tool: Registered) -> None:
         if len(self.tools) >= MOST_REGISTERED:
-            self._warn(f"it registered more than {MOST_REGISTERED} tools; the others do not count")
+            self._warn(f"it registered more than {MOST_REGISTERED} tools; the others are ignored")
             return
         if json_values.is_too_deep(tool.schema):
             self._warn(f"the tool '{tool.name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
@@ -298,7 +298,7 @@ class NodePlugin(Reloader):
         replaced = self.tools.get(tool.name)
         grown = len(msgspec.json.encode(tool)) - (len(msgspec.json.encode(replaced)) if replaced else 0)
         if self._registered_bytes + grown > LARGEST_REGISTERED:
-            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
+            self._warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest is ignored")
             return
         self._registered_bytes += grown
         self.tools[tool.name] = tool

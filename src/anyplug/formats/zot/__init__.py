@@ -1,1 +1,1 @@
-"""zot: extensions that stay up and talk in frames."""
+"""zot: long-running extensions that communicate in frames."""

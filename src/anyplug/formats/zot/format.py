@@ -1,4 +1,4 @@
-"""zot: a folder with `extension.json` and a program that stays up; a call is a frame to it and a frame back.
+"""zot: a folder with `extension.json` and a long-running program; a call is a frame to it and a frame back.
 
 What it offers is not in the manifest: it registers tools and commands while it runs.
 """
@@ -17,7 +17,7 @@ from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
 from anyplug.model.types import Block, Call, Failure, Image, Launch, Off, Plugin, Result, Text, Tool
 
-if TYPE_CHECKING:  # what only a running extension needs
+if TYPE_CHECKING:  # only needed for a running extension
     from collections.abc import Iterable
 
     from anyplug.formats.zot import frames
@@ -52,14 +52,14 @@ environment = defaults.environment
 prepare = defaults.prepare
 ready = defaults.ready
 
-# What a manifest may have. Authors have keys of their own, too.
+# The known keys of a manifest. Authors also use their own.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
 TIMEOUT_S = 60.0
 THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
 LONGEST_KIND = 80  # characters of a block's type, for messages
 NO_CONTENT = "(extension returned no content)"
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
-# What a format that declares nothing is taken to need.
+# Assumed for extensions that declare nothing.
 ASKED = (
     "filesystem:read",
     "filesystem:write:.",
@@ -71,10 +71,10 @@ ASKED = (
     permissions.REWRITE_TEXT,
 )
 
-LONGEST_NAME = 64  # characters of a name that we make
+LONGEST_NAME = 64  # characters of a name that we derive
 
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
-_UNBROKEN = re.compile(r"[\r\n]+")  # `base64` breaks lines, and zot reads over that
+_UNBROKEN = re.compile(r"[\r\n]+")  # `base64` wraps lines, which zot accepts
 NEW: NewPlugin | None = NewPlugin(
     format=NAME,
     folder=os.path.dirname(__file__),
@@ -97,7 +97,7 @@ def load(folder: Folder) -> Plugin:
     asked = ASKED if launch is not None or report.is_broken else ()
     enabled = raw.get("enabled", True)
     if not isinstance(enabled, bool):
-        report.error(f"'enabled' must be true or false at {where}", "make it one, or leave it out")
+        report.error(f"'enabled' must be true or false at {where}", "use one of them, or leave it out")
     return Plugin(
         name=name or os.path.basename(folder.found_at),
         format=NAME,
@@ -116,7 +116,7 @@ def load(folder: Folder) -> Plugin:
 
 
 def switched_off(plugin: Plugin) -> Off | None:
-    """Honour `enabled` in the manifest; what has no program cannot be switched on at all."""
+    """Honour `enabled` in the manifest; an extension without a program cannot be enabled at all."""
     if plugin.launch is None and not plugin.is_broken:
         return Off("there is no program in it that could run")
     return None if plugin.enabled else Off(f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}')
@@ -132,17 +132,17 @@ def zot_home() -> str:
 
 
 def user_roots() -> tuple[str, ...]:
-    """Name the folder that zot reads in every project."""
+    """Return the folder that zot reads in every project."""
     return (os.path.join(zot_home(), "extensions"),)
 
 
 def private_places(project: str) -> tuple[str, ...]:
-    """Name the folders that zot reads."""
+    """Return the folders that zot reads."""
     return (*(os.path.join(project, root) for root in PROJECT_ROOTS), *user_roots())
 
 
 def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) -> list[str]:
-    """Name the extension's program."""
+    """Return the extension's program."""
     return [plugin.launch.program] if plugin.launch is not None else []
 
 
@@ -172,7 +172,7 @@ def result(call: Call, request: Request, answer: "frames.ToolResult", around: Su
 
 
 def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
-    """Say in our words what an extension registered."""
+    """Convert the tools that an extension registered."""
     return tuple(
         Tool(
             name=tool.name,
@@ -188,13 +188,13 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
 
 
 def name_of(given: str, folder: str = "") -> str:
-    """Return the name that an extension has here: zot takes any text, and ours are typed, and folders are named so.
+    """Return an extension's name here: zot accepts any text, but ours are typed, and used for folders.
 
-    One of which nothing is left has that of its folder; empty if that will not do either.
+    If nothing valid is left of it, use its folder's name; empty if that is invalid, too.
     """
     if manifest.is_plain_name(given):
         return given
-    import unicodedata  # hardly anybody has such a name
+    import unicodedata  # hardly any name needs it
 
     plain = unicodedata.normalize("NFKD", given).encode("ascii", "ignore").decode()
     candidates = (_NOT_PLAIN.sub("-", plain).strip("-._")[:LONGEST_NAME], folder)
@@ -215,11 +215,11 @@ def _name(raw: dict[str, Any], report: manifest.Report, where: str, folder: str)
 
 
 def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: str) -> Launch | None:
-    """Find the program: absolute, beside the manifest if it has a slash, else on the PATH."""
+    """Find the program: absolute, relative to the manifest if it has a slash, else in the PATH."""
     given, arguments = _text(raw, "exec"), raw.get("args", [])
     if not given and (holds := _else_holds(raw, folder)):
-        hint = "leave it where zot finds it; there is nothing in it that anyplug could run"
-        report.warn(f"it holds {holds} and no program", hint, manifest.NOTHING_TO_RUN)
+        hint = "leave it where zot finds it; it contains nothing that anyplug could run"
+        report.warn(f"it contains {holds} and no program", hint, manifest.NOTHING_TO_RUN)
         return None
     if not given:
         cure = _cure(raw, "exec", 'add "exec" with the path of the program')
@@ -229,45 +229,48 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')
         return None
     if "\0" in given or any("\0" in word for word in arguments):
-        report.error(f"'exec' and 'args' must not hold NUL at {where}", "take it out")
+        report.error(f"'exec' and 'args' must not contain NUL at {where}", "remove it")
         return None
     program = os.path.normpath(os.path.join(folder, given)) if "/" in given else given
     if "/" in given and not given.startswith("/"):
         manifest.warn_if_not_executable(program, f"exec '{given}'", report)
     elif "/" not in given and os.path.isfile(os.path.join(folder, given)):
-        report.warn(f"exec '{given}' is looked for on the PATH, and not in the folder", f'write "./{given}" for that')
+        report.warn(
+            f"exec '{given}' is looked up in the PATH, not in the folder",
+            (f'write "./{given}" for a program in the folder'),
+        )
     _warn_of_foreign_code(program, arguments, folder, report)
     return Launch(program, tuple(arguments))
 
 
 def _warn_of_foreign_code(program: str, arguments: list[str], folder: str, report: manifest.Report) -> None:
-    """Name what runs and does not lie in the folder: it may change after somebody approved it, and nobody notices."""
+    """Report code outside the folder that runs: it may change after the approval without being noticed."""
     words = [program] if "/" in program and not manifest.is_the_machines(program) else []
     words += [word for word in arguments if "/" in word and "://" not in word and manifest.is_code(word)]
     for word in words:
         path = os.path.normpath(os.path.join(folder, word))
         if not manifest.is_inside(path, folder):
-            hint = "keep it in the extension's folder, and name it as seen from there"
+            hint = "keep it in the extension's folder, and use a path relative to that"
             report.warn(f"it runs {path}, which the digest does not cover", hint, manifest.NOT_COVERED)
 
 
 def _cure(raw: dict[str, Any], field: str, otherwise: str) -> str:
-    """Say how to mend that a field is missing: it may only be misspelt."""
+    """Return how to fix a missing field: it may only be misspelt."""
     key = "" if field in raw else manifest.near(field, [key for key in raw if key not in KEYS])
     return f'rename "{key}" to "{field}"' if key else otherwise
 
 
 def _else_holds(raw: dict[str, Any], folder: str) -> str:
-    """Say what zot finds in an extension that needs no program; empty if there is nothing."""
+    """Return what zot finds in an extension that needs no program; empty if there is nothing."""
     if any(os.path.exists(os.path.join(folder, name)) for name in THEMES):
         return "a theme"
     return "skills" if raw.get("skills") or os.path.isdir(os.path.join(folder, "skills")) else ""
 
 
 def _block(call: Call, raw: dict[str, Any]) -> Block | None:
-    """Read one content block; text that is empty is left out."""
+    """Convert one content block; empty text is left out."""
     kind, text = raw.get("type"), raw.get("text")
-    if kind == "text" and isinstance(text, str):  # nearly all are
+    if kind == "text" and isinstance(text, str):  # the usual case
         return Text(text) if text else None
     raw = {key.lower(): value for key, value in raw.items()}  # they may have any case
     kind, text = raw.get("type"), raw.get("text")
@@ -293,7 +296,7 @@ def _block(call: Call, raw: dict[str, Any]) -> Block | None:
 
 
 def _is_base64(data: str) -> bool:
-    import base64  # 6 ms, and few tools give images
+    import base64  # takes 6 ms to import, and few tools return images
 
     try:
         base64.b64decode(data, validate=True)

@@ -31,7 +31,7 @@ from anyplug.model.untrusted_text import for_models, for_people
 PROTOCOL_VERSION = 1
 LONGEST_KIND = 80  # characters of a frame's type, for messages; it may have millions
 LONGEST_LEVEL = 16  # characters of a note's level
-SPOKEN_VERSION = "0.0.7"  # the zot release that the authors' guide names, whose protocol this is
+SPOKEN_VERSION = "0.0.7"  # the zot release in the authors' guide, whose protocol this is
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -55,19 +55,19 @@ class RegisterTool(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
     schema: Any = None
-    interactive: bool = False  # it may wait for a person; where one can be shown panels, it has no time limit
-    input_schema: Any = None  # what MCP calls it, and zot does not
+    interactive: bool = False  # it may wait for a person; if panels can be shown to one, it has no time limit
+    input_schema: Any = None  # MCP's name for it, which zot does not use
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """What it wants to hear of, and what it wants to decide about."""
+    """The events that it wants to receive, and those that it wants to decide about."""
 
     events: list[str] = []
     intercept: list[str] = []
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """All is registered."""
+    """Everything is registered."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class Notify(msgspec.Struct, frozen=True):
 
 
 class ClearNotes(msgspec.Struct, frozen=True):
-    """Take its notes away."""
+    """Remove its notes."""
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -139,29 +139,29 @@ INCOMING: dict[str, type[msgspec.Struct]] = {
     "shutdown_ack": ShutdownAck,
 }
 
-# What people see as it comes, so that an extension's secrets are hidden in it; a tool's result the host sees to.
+# Frames that people see as they come, so the extension's secrets are masked in them; the host handles tool results.
 SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, features.OpenPanel, features.PanelRender)
-PANELS = ("panel", "open_panel")  # what is an object inside a frame
+PANELS = ("panel", "open_panel")  # objects inside a frame
 NOT_TEXT = frozenset({"id", "panel_id", "modified_args"})
 
 
 class _PlainResult(ToolResult, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):
-    """A result as nearly all are written."""
+    """A result in its usual form."""
 
 
 class _PlainRuling(
     InterceptResponse, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="event_intercept_response"
 ):
-    """A guard's answer as nearly all are written."""
+    """A guard's answer in its usual form."""
 
 
-# Reads the answers of the two busiest kinds in one step; raises DecodeError for whatever else comes, also for those
-# that have odd keys or nulls, and then `read` is to see.
+# Decodes the two most frequent kinds of answers in one step; raises DecodeError for anything else, including unusual
+# keys or nulls, which `read` handles.
 read_plain = msgspec.json.Decoder(_PlainResult | _PlainRuling).decode
 
 
 class NotAFrame(Exception):
-    """An object that is no frame of the protocol; the text says why."""
+    """An object that is not a frame of the protocol; the text tells why."""
 
 
 def kind_of(raw: dict[str, Any] | msgspec.Struct) -> str:
@@ -175,7 +175,7 @@ def kind_of(raw: dict[str, Any] | msgspec.Struct) -> str:
 
 
 def read(kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
-    """Read one frame of a type, unless it was read already; raises NotAFrame."""
+    """Decode one frame of a type, unless it was decoded already; raises NotAFrame."""
     if isinstance(raw, msgspec.Struct):
         return raw
     shape = INCOMING.get(kind)
@@ -194,12 +194,12 @@ def read(kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
 
 
 def _folded(raw: dict[str, Any]) -> dict[str, Any]:
-    """Read an object's keys as zot does: in any case, and null means absent."""
+    """Normalise an object's keys as zot does: in any case, and null means absent."""
     return {key.lower(): value for key, value in raw.items() if value is not None}
 
 
 def name_of(frame: msgspec.Struct) -> str:
-    """Return the type of a frame that was read."""
+    """Return the type of a decoded frame."""
     return next(kind for kind, shape in INCOMING.items() if isinstance(frame, shape))
 
 

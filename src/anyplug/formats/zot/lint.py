@@ -1,6 +1,6 @@
-"""Slips of those who write extensions: seen by a close look at the folder, for `check`. Nothing of it runs.
+"""Find mistakes of extension authors by examining the folder, for `check`. Nothing of it runs.
 
-Only what is all but certain is named: an extension may have keys, files and modules of its own.
+Only what is almost certainly a mistake is reported: an extension may have its own keys, files and modules.
 """
 
 import ast
@@ -18,17 +18,17 @@ from anyplug.model.types import Launch, Plugin, Problem
 BAD_CODE = "bad_code"
 SDK = "anyplug_ext"
 SDK_FILE = os.path.join(os.path.dirname(os.path.abspath(anyplug.__file__)), "ext", "__init__.py")
-OTHER_MODULES = (b"sys.path", b"# /// script")  # in a program that gets its modules from elsewhere too
+OTHER_MODULES = (b"sys.path", b"# /// script")  # in a program that also gets modules from elsewhere
 PYTHON_SUFFIX = ".py"
 
-# What runs a file that its arguments name.
+# Programs that run a file named in their arguments.
 _INTERPRETER = re.compile(
     r"(python|pypy|uv|node|deno|bun|tsx|ts-node|ruby|perl|lua|php|julia|Rscript|go|env|(ba|z|fi|da|k)?sh)[\d.]*"
 )
 
 
 def slips(plugin: Plugin) -> list[Problem]:
-    """List what its author will have meant otherwise."""
+    """List likely mistakes."""
     report = manifest.Report()
     _look_at_keys(plugin, report)
     if plugin.launch is not None:
@@ -45,7 +45,7 @@ def _look_at_keys(plugin: Plugin, report: manifest.Report) -> None:
         meant = manifest.near(key.lower(), KEYS) if key.lower() not in KEYS else ""
         if not meant or meant in there or f'"{key.lower()}"' in _hints(plugin):
             continue
-        report.warn(f"'{key}' in {MANIFEST} means nothing", f'did you mean "{meant}"?')
+        report.warn(f"'{key}' in {MANIFEST} is unknown", f'did you mean "{meant}"?')
 
 
 def _hints(plugin: Plugin) -> str:
@@ -53,7 +53,7 @@ def _hints(plugin: Plugin) -> str:
 
 
 def _look_at_arguments(plugin: Plugin, launch: Launch, report: manifest.Report) -> None:
-    """Look for the file that an interpreter is to run, and for others that have a name like one that is there."""
+    """Check the file that an interpreter should run, and names similar to an existing file."""
     word = _script(launch)
     path = os.path.join(plugin.path, word)
     if not word or os.path.exists(path):
@@ -62,14 +62,14 @@ def _look_at_arguments(plugin: Plugin, launch: Launch, report: manifest.Report) 
     meant = manifest.near(name, os.listdir(folder)) if os.path.isdir(folder) else ""
     if meant:
         report.warn(
-            f"'args' names {word}, which is not there", f"did you mean {os.path.join(word[: -len(name)], meant)}?"
+            f"'args' names {word}, which does not exist", f"did you mean {os.path.join(word[: -len(name)], meant)}?"
         )
     elif _INTERPRETER.fullmatch(os.path.basename(launch.program)):
-        report.warn(f"'args' names {word}, which is not there", "a path is relative to the extension's folder")
+        report.warn(f"'args' names {word}, which does not exist", "a path is relative to the extension's folder")
 
 
 def _script(launch: Launch) -> str:
-    """Return the first argument that has the name of a program; empty if there is none."""
+    """Return the first argument that looks like a program; empty if there is none."""
     return next((word for word in launch.arguments if _is_programs_name(word)), "")
 
 
@@ -79,7 +79,7 @@ def _is_programs_name(word: str) -> bool:
 
 
 def _python_files(plugin: Plugin, launch: Launch) -> list[str]:
-    """Return the plugin's own files that Python is to run."""
+    """Return the plugin's own files that Python should run."""
     paths = [os.path.normpath(os.path.join(plugin.path, word)) for word in (launch.program, _script(launch)) if word]
     own = dict.fromkeys(path for path in paths if manifest.is_inside(path, plugin.path) and os.path.isfile(path))
     return [path for path in own if path.endswith(PYTHON_SUFFIX) or b"python" in _shebang(path)]
@@ -94,14 +94,14 @@ def _shebang(path: str) -> bytes:
 
 
 def _look_at_python(plugin: Plugin, path: str, report: manifest.Report) -> None:
-    """Compile a program, which runs nothing of it, and look for its SDK."""
+    """Compile a program without running it, and check for its SDK."""
     name = os.path.relpath(path, plugin.path)
     if b"python2" in _shebang(path):
         return
     try:
         source = manifest.read_file(path)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's doubts about a stranger's code are for its author
+            warnings.simplefilter("ignore")  # Python's warnings are for the author
             tree = ast.parse(source, name)
             compile(tree, name, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -112,10 +112,10 @@ def _look_at_python(plugin: Plugin, path: str, report: manifest.Report) -> None:
         report.error(f"{name}: {error}", _cure_for_syntax(), BAD_CODE)
         return
     except (OSError, RecursionError, MemoryError):
-        return  # it cannot be read, which is said elsewhere, or is nested too deeply to be judged here
+        return  # not readable, which is reported elsewhere, or nested too deeply to be checked
     if _imports_sdk(tree) and not _has_sdk(path) and not any(sign in source for sign in OTHER_MODULES):
         report.warn(
-            f"{name} imports {SDK}, and there is no {SDK}.py beside it",
+            f"{name} imports {SDK}, but there is no {SDK}.py next to it",
             f"cp {os.path.normpath(SDK_FILE)} {os.path.join(os.path.dirname(path), SDK)}.py",
             BAD_CODE,
         )
@@ -123,11 +123,11 @@ def _look_at_python(plugin: Plugin, path: str, report: manifest.Report) -> None:
 
 def _cure_for_syntax() -> str:
     ours = ".".join(map(str, sys.version_info[:2]))
-    return f"mend it there; this is what Python {ours} says, and a newer one that you run it with may take it"
+    return f"fix it there; this is the error of Python {ours}, and a newer one that you run it with may accept it"
 
 
 def _imports_sdk(tree: ast.Module) -> bool:
-    """Whether it cannot begin without the SDK: an import inside a function or a `try` may never be needed."""
+    """Return whether it needs the SDK to start: an import inside a function or a `try` may never run."""
     names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom) and not node.level]
     return SDK in {name.partition(".")[0] for name in names}

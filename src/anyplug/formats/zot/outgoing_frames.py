@@ -19,7 +19,7 @@ def event(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def about(call: Call) -> dict[str, Any]:
-    """Return what events say of a call."""
+    """Return what events tell about a call."""
     told = {"tool_id": call.id, "tool_name": call.tool.name, "tool_args": call.arguments}
     return {**told, "origin_extension": call.origin} if call.origin else told
 
@@ -36,7 +36,7 @@ def answer(request: CallTool, content: tuple[Block, ...], *, is_error: bool) -> 
 
 
 def _status(result: Result) -> str:
-    """Say how a call ended, in zot's words."""
+    """Return how a call ended, in zot's words."""
     if result.error is None:
         return "failed" if result.is_error else "completed"
     return STATUSES.get(result.error.code, "failed")
@@ -53,7 +53,7 @@ def _shown(content: tuple[Block, ...]) -> dict[str, Any]:
 
 
 def _within(blocks: list[Text | Image], room: int) -> list[Text | Image]:
-    """Keep what there is room for: text is cut, an image is left out."""
+    """Keep what there is room for: text is truncated, an image is left out."""
     kept: list[Text | Image] = []
     for block in blocks:
         if isinstance(block, Text):

@@ -1,7 +1,7 @@
-"""One running extension: its handshake, what it registered, and the questions that go to it.
+"""One running extension: its handshake, its registrations, and the requests to it.
 
-A question's name, for the session, is the kind of frame that answers it and its id: an answer of another kind answers
-nobody. Knows the protocol and nothing of the host: what concerns others is handed to its listener.
+A request's name, for the session, is the kind of its answer's frame plus its id: an answer of another kind matches
+nothing. Knows the protocol and nothing about the host: what concerns others is passed to its listener.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
 HELLO_S = 10.0
 BUILT_FIRST_S = 60.0  # for those that are built or fetched before they run
-# What does that, into a cache that is the extension's own: at its first start there is nothing in it.
+# Programs that do that, into the extension's own cache, which is empty at its first start.
 BUILDERS = frozenset({"bunx", "cargo", "deno", "dotnet", "go", "npm", "npx", "pnpm", "pnpx", "uv", "uvx"})
 COMMAND_S = 30.0
 INTERCEPT_S = 5.0
-IDLE_READY_S = 0.25  # an extension that says nothing for so long after hello is taken to be ready
+IDLE_READY_S = 0.25  # an extension that is silent for this long after hello counts as ready
 READY_S = 3.0  # and after this in any case
-QUIET_STEP_S = 0.05  # between looks at one that says nothing
-SECOND_THOUGHT_S = 1.0  # until a line that is no frame is taken for a bad answer
-# What a line that should have been an answer has in it, in whatever quotes.
+QUIET_STEP_S = 0.05  # between checks of a silent one
+SECOND_THOUGHT_S = 1.0  # until an invalid line counts as a bad answer
+# What a line that should have been an answer contains, in any quotes.
 MEANT = re.compile(rb"""["'](tool_result|command_response|event_intercept_response)["']""")
 MEANT_FOR = re.compile(rb"""["']id["']\s*:\s*["']?([^"',}\s]+)""")
 
@@ -63,9 +63,9 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         self.plugin = plugin
         self._registered = Registrations()
         self.capabilities: frozenset[str] = frozenset()
-        self.active: dict[str, Call] = {}  # its tool calls under way
-        self._questions: dict[str, Question] = {}  # that it is asked as a guard
-        self._doubted: set[str] = set()  # answers that may have come, on a line that is no frame
+        self.active: dict[str, Call] = {}  # its running tool calls
+        self._questions: dict[str, Question] = {}  # open questions to it as a guard
+        self._doubted: set[str] = set()  # answers that may have come in an invalid line
         self._listener = listener
         self._terms = terms
         self._cwd = terms.greeting.cwd or os.getcwd()  # the project that it works in
@@ -89,21 +89,21 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
 
     @property
     def has_said_all(self) -> bool:
-        """Whether it said that it is ready, or has had the time for it."""
+        """Whether it said that it is ready, or had enough time."""
         return self._is_ready or self._loop.time() > self._greeted_at + READY_S
 
     @property
     def events(self) -> set[str]:
-        """What it wants to hear of."""
+        """The events that it wants to receive."""
         return self._registered.events
 
     @property
     def intercepts(self) -> set[str]:
-        """What it wants to decide about."""
+        """The events that it wants to decide about."""
         return self._registered.intercepts
 
     async def start(self) -> None:
-        """Spawn it and wait until it is ready; raises Unavailable with the cure, and nothing is left then."""
+        """Start it and wait until it is ready; if it raises Unavailable, with a hint, nothing is left running."""
         terms, name, launch = self._terms, self.plugin.name, self.plugin.launch
         assert launch is not None
         hello_s = terms.settings.hello_s or (BUILT_FIRST_S if _is_built_first(launch) else HELLO_S)
@@ -132,12 +132,12 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             await self._settle()
         except TimeoutError:
             failure = failures.no_hello(name, hello_s, self.session)
-            await self._end("it said no hello")
+            await self._end("it sent no hello")
             raise failure from None
         except PeerGone as gone:
-            if gone.exit_code is None:  # a confined program's start is answered only later
+            if gone.exit_code is None:  # a confined start reports failures only later
                 raise failures.not_started(name, program, gone.reason) from gone
-            raise self.unavailable("before it said hello", gone) from gone
+            raise self.unavailable("before it sent a hello", gone) from gone
         except BaseException:
             await self._end("its start was given up")
             raise
@@ -167,7 +167,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         except NotSent as not_sent:
             raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
-            raise self.unavailable(f"while '{name}' was under way", gone) from gone
+            raise self.unavailable(f"while '{name}' was running", gone) from gone
         finally:
             del self.active[number]
         return answer
@@ -185,13 +185,13 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         except NotSent as not_sent:
             raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
-            raise self.unavailable(f"while '/{name}' was under way", gone) from gone
+            raise self.unavailable(f"while '/{name}' was running", gone) from gone
         return answer
 
     async def intercept(self, event: dict[str, Any], chain: tuple[str, ...]) -> frames.InterceptResponse:
-        """Ask it about an event, to which the tools of `chain` led.
+        """Ask it about an event that the tools of `chain` led to.
 
-        Raises TimeoutError, BadAnswer, NotSent or PeerGone; what follows from that is the host's rule.
+        Raises TimeoutError, BadAnswer, NotSent or PeerGone; the host decides what follows.
         """
         number = str(next(_numbers))
         frame = {"type": "event_intercept", "id": number, **event}
@@ -204,10 +204,10 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         return answer
 
     def question(self, tool: str) -> Question | None:
-        """Return the question because of which it most likely wants a tool called, if it is asked any.
+        """Return the question for which it most likely requested a tool, if it is asked any.
 
-        One for which it has nothing called yet, rather one to which that tool has not led; else that with the longest
-        chain.
+        Prefer one for which it has requested nothing yet, and to which that tool has not led; else the one with the
+        longest chain.
         """
         free = [question for question in self._questions.values() if not question.calls]
         if free:
@@ -245,7 +245,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         self._tell({"type": "panel_close", "panel_id": panel})
 
     def _tell(self, frame: dict[str, Any]) -> None:
-        """Send it something that has no answer. That it has just ended is no error; what is too much is left out."""
+        """Send it something without an answer. If it has just ended, do nothing; what is too large is dropped."""
         try:
             self.session.send(frame)
         except NotSent as not_sent:
@@ -254,11 +254,11 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             pass
 
     async def stop(self) -> None:
-        """Let it leave in order."""
+        """End it in order."""
         await self.session.stop({"type": "shutdown"})
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:
-        """Say how it ended."""
+        """Return how it ended."""
         return failures.ended(self.plugin.name, when, gone)
 
     def _take_back(self, number: str) -> None:
@@ -266,7 +266,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             self._tell({"type": "tool_cancel", "id": number})
 
     async def _settle(self) -> None:
-        """Wait for `ready` as zot does: until it comes, or nothing does. One that has nothing yet is not ready."""
+        """Wait for `ready` as zot does: until it comes, or silence. One without registrations is not ready."""
         until = self._loop.time() + READY_S
         while not self._ready.done() and self._loop.time() < until:
             quiet = self._heard + IDLE_READY_S - self._loop.time()
@@ -277,15 +277,15 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             self._terms.log(b"[anyplug] no ready frame; taken as ready\n")
 
     def _receive(self, raw: dict[str, Any] | msgspec.Struct) -> None:
-        """Take one frame from the extension."""
-        if isinstance(raw, frames.ToolResult) and self._is_ready:  # nearly all are
+        """Handle one frame from the extension."""
+        if isinstance(raw, frames.ToolResult) and self._is_ready:  # the usual case
             self.session.counts.frames["tool_result"] += 1
             self.session.answer(f"tool_result {raw.id}", raw)
         else:
             self._hear(raw)
 
     def _hear(self, raw: dict[str, Any] | msgspec.Struct) -> None:
-        """Take any frame, at any time."""
+        """Handle any frame, at any time."""
         self._heard = self._loop.time()
         kind = frames.kind_of(raw)
         try:
@@ -307,42 +307,42 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
                 if not self._ready.done():
                     self._ready.set_result(None)
             case frames.Hello() | frames.ShutdownAck():
-                pass  # said twice, or leaving
+                pass  # sent twice, or leaving
             case _:
                 if (said := frames.said(self.plugin.name, frame)) is not None:
                     self._listener.said(self, said)
 
     def _misread(self, kind: str, number: Any, why: str) -> None:
-        """Take note of a bad frame, and fail what it was meant to answer."""
+        """Record an invalid frame, and fail the request that it was meant to answer."""
         self.session.malformed(why)
         if not self._greeted.done():
             self._refuse(why)
         elif number is not None:
             self._fail(f"{kind} {number}", BadAnswer(why))
-        elif len(self.active) == 1:  # whose else could it be
+        elif len(self.active) == 1:  # it can only be for this one
             self._doubt(f"{kind} {next(iter(self.active))}", BadAnswer(why))
 
     def _fail(self, name: str, bad: BadAnswer) -> None:
-        """Fail what a bad answer was meant for, if somebody waits for it."""
+        """Fail the request that a bad answer was meant for, if it is open."""
         self._doubted.discard(name)
         self.session.fail(name, bad)
 
     def _doubt(self, name: str, bad: BadAnswer) -> None:
-        """Do the same, unless a right answer follows soon: some print what they are about to send."""
+        """Do the same, unless a valid answer follows soon: some print what they are about to send."""
         if self.session.expects(name) and name not in self._doubted:
             self._doubted.add(name)
             self._loop.call_later(SECOND_THOUGHT_S, self._fail, name, bad)
 
     def _missed(self, line: Unread) -> None:
-        """Look whether a line that is no frame was meant to answer something."""
+        """Check whether an invalid line was meant to answer something."""
         kind, number = MEANT.search(line.part), MEANT_FOR.search(line.part)
         if kind is not None and number is not None:
-            why = f"its answer was no frame: {line.why} (`anyplug logs {self.plugin.name}` has the line)"
+            why = f"its answer was not a frame: {line.why} (`anyplug logs {self.plugin.name}` shows the line)"
             bad = LongAnswer(f"its answer was {line.why}, and was skipped") if line.is_too_long else BadAnswer(why)
             self._doubt(f"{kind[1].decode()} {number[1].decode(errors='replace')}", bad)
 
     def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
-        """Read a frame, with its secrets hidden if people see it as it is; raises NotAFrame."""
+        """Decode a frame, with its secrets masked if people see it as it is; raises NotAFrame."""
         frame = frames.read(kind, raw)
         return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame
 
@@ -353,9 +353,9 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             return
         self.capabilities = frozenset(frame.capabilities)
         if failures.noise_lines(self.session):
-            self._registered.warn("it wrote something else before its hello, which zot takes for a failure")
+            self._registered.warn("it wrote something else before its hello, which is an error in zot")
         if zot.name_of(frame.name, self.plugin.name) != self.plugin.name:
-            self._registered.warn(f"it calls itself '{frame.name}'; its manifest says '{self.plugin.name}'")
+            self._registered.warn(f"its hello says '{frame.name}', but its manifest says '{self.plugin.name}'")
         self._tell(
             {
                 "type": "hello_ack",
@@ -373,7 +373,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         self._greeted.set_result(None)
 
     def _link_log(self) -> None:
-        """Let the log be found where zot's users look for it."""
+        """Link the log where zot's users look for it."""
         if os.path.dirname(self.plugin.found_at) == os.path.join(zot.zot_home(), "extensions"):
             other = os.path.join(zot.zot_home(), "logs", f"ext-{self.plugin.name}.log")
             plugin_logs.link(self._terms.home.log(self.plugin), other)
@@ -384,24 +384,24 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             await self.session.stop()
 
     def _refuse(self, why: str) -> None:
-        """End an extension whose first words were wrong."""
+        """End an extension whose first frame was wrong."""
         self.session.give_up(why)
 
     def _register(self, frame: Registration) -> None:
-        """Keep a registration. Who listens hears of what is new, and not of a repetition."""
+        """Store a registration. The listener is told about new ones, not about repetitions."""
         if self._registered.add(frame):
             self._listener.registered(self)
 
     def _ended(self, gone: PeerGone) -> None:
         if not self._greeted.done():
             self._greeted.set_exception(gone)
-            self._greeted.exception()  # a start that was given up does not ask for it
+            self._greeted.exception()  # an aborted start does not retrieve it
         if not self._ready.done():
             self._ready.set_result(None)
         self._listener.ended(self, gone)
 
 
 def _is_built_first(launch: Launch) -> bool:
-    """Whether an extension is started by what builds it, or fetches what runs it: by name, or by its first line."""
+    """Return whether an extension is started by a build tool or package runner: by name, or by its first line."""
     words = [launch.program, *(shebang(launch.program) if "/" in launch.program else ())]
     return not BUILDERS.isdisjoint(os.path.basename(word) for word in words)

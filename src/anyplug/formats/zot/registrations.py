@@ -1,6 +1,6 @@
-"""What one run of an extension has registered: tools, commands, events; and what was wrong with it.
+"""What one run of an extension has registered: tools, commands, events; and its problems.
 
-The first of a name counts. All of it is bounded: it is kept, listed and stored.
+The first of a name is used. Everything is limited, because it is kept, listed and stored.
 """
 
 from collections.abc import Sized
@@ -16,7 +16,7 @@ from anyplug.model.untrusted_text import LONGEST_NAME, for_people, is_clean
 
 MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions have a handful
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
-MOST_WARNINGS = 100  # that a person is shown
+MOST_WARNINGS = 100  # shown to a person
 LONGEST_WARNING = 500  # characters; a name may have millions
 INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
 
@@ -39,7 +39,7 @@ class Registrations:
         return bool(self.tools or self.commands or self.events or self.intercepts)
 
     def offer(self, plugin: str, *, is_whole: bool) -> Offer:
-        """Return it in our words."""
+        """Convert it to an offer."""
         return Offer(
             tools=tools(plugin, self.tools.values()),
             commands=tuple(
@@ -53,7 +53,7 @@ class Registrations:
         )
 
     def add(self, frame: Registration) -> bool:
-        """Take a registration; whether there is anything new by it, a warning at least."""
+        """Add a registration; return whether that changed anything, even just a warning."""
         before = self._extent
         match frame:
             case frames.RegisterTool():
@@ -65,7 +65,7 @@ class Registrations:
         return self._extent != before
 
     def warn(self, text: str) -> None:
-        """Keep what a person should know; each once."""
+        """Add a warning for the person, without duplicates."""
         text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
         if text not in self._warnings and len(self._warnings) < MOST_WARNINGS:
             self._warnings.append(text)
@@ -77,9 +77,9 @@ class Registrations:
 
     def _add_tool(self, frame: frames.RegisterTool) -> None:
         if not is_clean(frame.name):
-            self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is no usable name")
+            self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is not a valid name")
         elif frame.name in self.tools:
-            self.warn(f"it registered the tool '{frame.name}' twice; the first counts")
+            self.warn(f"it registered the tool '{frame.name}' twice; the first is used")
         elif json_values.is_too_deep(frame.schema):
             self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
@@ -92,9 +92,9 @@ class Registrations:
     def _add_command(self, frame: frames.RegisterCommand) -> None:
         name = frame.name.removeprefix("/")
         if not is_clean(name) or " " in name:
-            self.warn(f"a command was skipped: '{for_people(frame.name, LONGEST_NAME)}' is no usable name")
+            self.warn(f"a command was skipped: '{for_people(frame.name, LONGEST_NAME)}' is not a valid name")
         elif name.lower() in self._folded:
-            self.warn(f"it registered the command '/{name}' twice; the first counts")
+            self.warn(f"it registered the command '/{name}' twice; the first is used")
         elif self._has_room_for(frame, among=self.commands, what="commands"):
             self.commands[name] = msgspec.structs.replace(frame, name=name)
             self._folded.add(name.lower())
@@ -107,11 +107,11 @@ class Registrations:
 
     def _has_room_for(self, registration: Any, *, among: Sized, what: str) -> bool:
         if len(among) >= MOST_REGISTERED:
-            self.warn(f"it registered more than {MOST_REGISTERED} {what}; the others do not count")
+            self.warn(f"it registered more than {MOST_REGISTERED} {what}; the others are ignored")
             return False
         size = len(msgspec.json.encode(registration))
         if self._bytes + size > LARGEST_REGISTERED:
-            self.warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest does not count")
+            self.warn(f"it registered more than {LARGEST_REGISTERED >> 20} MiB; the rest is ignored")
             return False
         self._bytes += size
         return True

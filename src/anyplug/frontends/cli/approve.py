@@ -1,4 +1,4 @@
-"""`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: what a person decides about a plugin."""
+"""`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: a person's decisions about a plugin."""
 
 import os
 import shlex
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from anyplug.catalog.approvals import Approval
     from anyplug.host.host import Host
 
-SHOWN = 300  # characters of a description, so that what is asked for stays on the screen
+SHOWN = 300  # characters of a description, so that the permissions stay on the screen
 
 
 def add_approval_options(parser: Parser) -> None:
     """Add the options of an approval."""
     parser.add_argument("--yes", action="store_true", help="approve without asking")
-    parser.add_argument("--always", action="store_true", help="never ask again before a plugin of tier 2 runs")
+    parser.add_argument("--always", action="store_true", help="never ask again before a tier 2 plugin runs")
     parser.add_argument(
         "--grant", action="append", metavar="P", help="grant this instead of what it asks for; may be repeated"
     )
@@ -95,7 +95,7 @@ COMMANDS = {
 
 
 def approve(session: Session, entry: Entry) -> int:
-    """Let a person approve a plugin, and say so."""
+    """Let a person approve a plugin, and report it."""
     settle(session, entry)
     _report(session, entry.plugin, what_holds(session, entry.plugin), decided="approved, but ")
     if not session.options.json:
@@ -159,7 +159,7 @@ def deny(session: Session) -> int:
 
 
 def revoke(session: Session) -> int:
-    """Forget the decision about a plugin."""
+    """Delete the decision about a plugin."""
     plugin = session.plugin(session.options.name).plugin
     had = session.catalog.approvals.revoke(plugin)
     _report(session, plugin, "" if had else "; there was no decision to withdraw")
@@ -173,7 +173,7 @@ def _regrant(session: Session, *, add: bool) -> int:
         asked = _checked(session.options.permissions)
         granted = tuple(dict.fromkeys((*approval.granted, *asked)))
     else:
-        asked = permissions.normalise(session.options.permissions)  # also what a manifest asked for and means nothing
+        asked = permissions.normalise(session.options.permissions)  # also unknown permissions that a manifest asked for
         absent = [name for name in asked if name not in approval.granted]
         if absent:
             _checked(absent)
@@ -206,7 +206,7 @@ def _switch(session: Session, *, on: bool) -> int:
 
 
 def _granted(session: Session, plugin: Plugin) -> tuple[str, ...]:
-    """Grant what it asks for; of what a person decided about before, only what they granted then."""
+    """Return what to grant: what it asks for; of what a person decided before, only what they granted then."""
     before = session.catalog.approvals.of(plugin)
     if before is None or not before.approved:
         return plugin.permissions
@@ -257,12 +257,12 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
     """Return a plugin as it was approved, if there is a snapshot of it."""
-    from anyplug.home.code_snapshots import FILES, Snapshots  # only a changed plugin needs them
+    from anyplug.home.code_snapshots import FILES, Snapshots  # only needed for a changed plugin
 
     snapshots = Snapshots(session.catalog.home.path)
     for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
         files = os.path.join(path, FILES)
-        named = os.path.join(path, before.name)  # some manifests have to say the name of their folder
+        named = os.path.join(path, before.name)  # some manifests must contain the name of their folder
         approved = session.catalog.read(files, named) if os.path.isdir(files) else None
         if approved is not None and approved.name == before.name and approved.tools:
             return approved
@@ -270,7 +270,7 @@ def _approved(session: Session, before: "Approval") -> Plugin | None:
 
 
 def _present_namesakes(session: Session, entry: Entry) -> None:
-    """Say what is kept for a plugin already, and what is not for it because another plugin of that name left it."""
+    """Show what is already kept for a plugin, and what it does not get because another plugin of that name left it."""
     from anyplug.manage.leftover_data import Leftovers  # only approvals need these two
     from anyplug.secrets.vault import SecretsUnusable
 
@@ -286,7 +286,7 @@ def _present_namesakes(session: Session, entry: Entry) -> None:
     except SecretsUnusable as error:
         session.warn(error.message)
         return
-    if kept and entry.state != "approved":  # else it has used that all along
+    if kept and entry.state != "approved":  # otherwise it has used that all along
         terminal.say(f"Kept for it already: {', '.join(kept)}", fold=True)
     for one in left:
         what = " and ".join([one.folder, *(f"the secret {name}" for name in one.secrets)])
@@ -298,8 +298,8 @@ def _present_namesakes(session: Session, entry: Entry) -> None:
 
 
 def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
-    """Say what the grants open where their names do not say so, and what of them this machine cannot hold."""
-    from anyplug.launch.assessment import assess  # brings an event loop along, and approving needs one in any case
+    """Show what the grants open beyond what their names suggest, and which of them this machine cannot enforce."""
+    from anyplug.launch.assessment import assess  # imports an event loop, which approving needs in any case
 
     allowed = session.options.allow_unconfined
     held_by = assess(session.catalog, entry.plugin, Standing(state="new", granted=granted, unconfined=allowed))
@@ -337,7 +337,7 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
 
 
 def what_holds(session: Session, plugin: Plugin) -> str:
-    """Say how a plugin is approved, where that is more than usual."""
+    """Describe how a plugin is approved, where that differs from the default."""
     approval = session.catalog.approvals.of(plugin)
     if approval is None or session.catalog.standing(plugin).state != "approved":
         return ""
@@ -351,7 +351,7 @@ def what_holds(session: Session, plugin: Plugin) -> str:
 
 
 def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None") -> None:
-    """Say what an approval before this one allowed, and this one does not."""
+    """Show what the previous approval allowed and this one does not."""
     if before is None or not before.approved:
         return
     options = session.options
@@ -367,7 +367,7 @@ def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
-    """Say which values a plugin needs before it works."""
+    """Show which values a plugin needs before it works."""
     try:
         absent = plugin_config.missing(plugin, plugin_config.read(plugin))
     except AnyplugError as error:
@@ -394,7 +394,7 @@ def _unusable(entry: Entry) -> ManifestError:
 
 
 def _checked(names: list[str]) -> tuple[str, ...]:
-    """Accept only permissions that exist, with scopes that mean something."""
+    """Accept only known permissions with valid scopes."""
     for name in names:
         message, hint = permissions.fault(name)
         if message:
@@ -403,7 +403,7 @@ def _checked(names: list[str]) -> tuple[str, ...]:
 
 
 def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
-    """Tell a person what a grant opens where its words do not say so."""
+    """Tell the person what a grant opens where its name does not say so."""
     for permission in granted:
         scope = permissions.scope_of(permission)
         if text := permissions.really(permission):
@@ -425,13 +425,13 @@ def _name(parser: Parser) -> None:
 
 
 def _why_off(session: Session, plugin: Plugin) -> str:
-    """Say who switched a plugin off; how to switch it on is its standing's to say."""
+    """Return what turned a plugin off; its standing tells how to turn it on."""
     by_itself = not plugin.enabled and not session.catalog.approvals.is_disabled(plugin)
     return "its manifest turns it off" if by_itself else "it is turned off"
 
 
 def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "") -> None:
-    """Say where a plugin stands after what was decided; `decided` is said with a state that does not show it."""
+    """Show a plugin's state after a decision; `decided` is added if the state does not show the decision."""
     standing = session.catalog.standing(plugin) if not plugin.is_broken else Standing(state="broken")
     if session.options.json:
         session.print_json({"name": plugin.name, "path": plugin.path, "state": standing.state})
@@ -446,7 +446,7 @@ def _report(session: Session, plugin: Plugin, more: str = "", decided: str = "")
 
 
 def warn_of_missing_guard(session: Session, plugin: Plugin) -> None:
-    """Say what it means that a plugin does not run, if the person wanted nothing to run without it."""
+    """Warn if the plugin is a required guard and does not run."""
     if session.catalog.settings.of(plugin.name).guard == "required":
         namesakes = [entry for entry in session.catalog.load().entries if entry.name == plugin.name]
         if any(entry.state == "approved" or entry.on_guard for entry in namesakes):

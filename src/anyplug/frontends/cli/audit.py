@@ -13,7 +13,7 @@ from anyplug.frontends.json_output import audit_shape
 from anyplug.model.errors import CODES, FAILED, UsageError
 
 SHOWN = 50  # records
-LARGEST_HEAD = 4096  # bytes of a kept head that are read
+LARGEST_HEAD = 4096  # bytes read of a saved head
 OUTCOMES = ("done", "lost", *CODES)
 SPAN = re.compile(r"(\d{1,6})([smhdw])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -52,10 +52,10 @@ COMMANDS = {"audit": _audit}
 
 
 def audit(session: Session) -> int:
-    """Show the trail, or verify it."""
+    """Show the audit log, or verify it."""
     options = session.options
     trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
-    trail.recover()  # what a killed host had under way is on record from the first look on
+    trail.recover()  # so that the running calls of a killed host are listed from the start
     if options.against is not None and not options.verify:
         raise UsageError("--against needs --verify", "`anyplug audit --verify --against FILE`")
     if options.head:
@@ -94,7 +94,7 @@ def audit(session: Session) -> int:
 
 
 def _remarks(record: Record) -> list[str]:
-    """Say which plugins led to a call, why it was refused, and who rewrote or noted something or was passed over."""
+    """Return which plugins led to a call, why it was refused, and who rewrote, annotated or skipped something."""
     return [
         *([f"called by: {' > '.join(record.callers)}"] if record.callers else []),
         *([f"because: {record.reason}"] if record.verdict == "denied" else []),
@@ -103,17 +103,17 @@ def _remarks(record: Record) -> list[str]:
 
 
 def _number(given: str) -> int:
-    """Read how many records are wanted."""
+    """Parse a number of records."""
     if not given.isdecimal() or not int(given):
-        raise argparse.ArgumentTypeError(f"'{given}' is not a number of records, which begins at 1")
+        raise argparse.ArgumentTypeError(f"'{given}' is not a number of records (1 or more)")
     return int(given)
 
 
 def _moment(given: str) -> float:
-    """Read a moment: so long ago, or a date, in the time of this machine unless it says another."""
+    """Parse a time: a span before now, or a date, in local time unless it names a zone."""
     if span := SPAN.fullmatch(given):
         return time.time() - int(span[1]) * UNITS_S[span[2]]
-    from datetime import datetime  # only for those who name a date
+    from datetime import datetime  # only needed for a date
 
     try:
         return datetime.fromisoformat(given).timestamp()
@@ -123,7 +123,7 @@ def _moment(given: str) -> float:
 
 
 def _kept(path: str | None) -> bytes:
-    """Read a head that a person kept somewhere."""
+    """Read a head that a person saved."""
     if path is None:
         return b""
     try:
@@ -133,7 +133,7 @@ def _kept(path: str | None) -> bytes:
             return file.read(LARGEST_HEAD)
     except OSError as error:
         raise UsageError(
-            f"cannot read {path}: {error.strerror}", "name a file with what `audit --head` printed"
+            f"cannot read {path}: {error.strerror}", "pass a file with the output of `anyplug audit --head`"
         ) from error
 
 
@@ -148,8 +148,8 @@ def _verify(session: Session, trail: Audit, kept: bytes) -> int:
         where = render.count(len(broken), "place")
         render.error(
             f"the chain of {render.count(count, 'record')} is broken in {where}",
-            f"something other than anyplug changed {session.catalog.store.path} or the sealed head; compare them with "
-            "a backup, then accept what is there with `anyplug audit --reseal`",
+            f"something other than anyplug changed {session.catalog.store.path} or the sealed head; compare them "
+            "with a backup, then accept the chain with `anyplug audit --reseal`",
         )
     else:
         render.out(f"{render.count(count, 'record')}, the chain is intact")

@@ -32,7 +32,7 @@ def add_call(parser: Parser) -> None:
     parser.add_argument(
         "words",
         nargs="*",
-        default=[],  # else argparse names it among what is required
+        default=[],  # otherwise argparse lists it among the required arguments
         metavar="KEY=VALUE",
         help="an argument, typed by the tool's schema; for a file, its path; for a list, repeat it",
     )
@@ -45,8 +45,8 @@ def add_json_arguments(options: "ArgumentGroup") -> None:
 
 
 def add_yes(parser: Parser) -> None:
-    """Add the option that answers the question of tier 2."""
-    parser.add_argument("--yes", action="store_true", help="allow plugins of tier 2 to run without asking")
+    """Add the option that answers the tier 2 question."""
+    parser.add_argument("--yes", action="store_true", help="allow tier 2 plugins to run without asking")
 
 
 def _call(parser: Parser) -> Command:
@@ -100,7 +100,7 @@ async def _call_here(session: Session, host: "Host", name: str, words: list[str]
     try:
         tool = host.snapshot.tool(name)[0]
     except ToolNotFound:
-        tool = None  # the call itself says so, and is recorded
+        tool = None  # the call itself reports that, and is recorded
     given = arguments(words, session.options.args, tool.input_schema if tool else None)
     stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
     try:
@@ -111,7 +111,7 @@ async def _call_here(session: Session, host: "Host", name: str, words: list[str]
 
 
 def _line(session: Session, words: list[str]) -> str:
-    """Return a slash command as a person types it; raises UsageError."""
+    """Join a slash command as a person types it; raises UsageError."""
     if session.options.args is not None:
         raise UsageError(
             f"{words[0]} is a slash command, which takes no --args",
@@ -121,22 +121,24 @@ def _line(session: Session, words: list[str]) -> str:
 
 
 def _report_command(session: Session, outcome: "CommandOutcome") -> int:
-    from anyplug.frontends.cli.command_output import report_command  # tools need none of it
+    from anyplug.frontends.cli.command_output import report_command  # not needed for tools
 
     return report_command(session, outcome)
 
 
 def terminal_attachment(session: Session) -> "Attachment":
-    """Return the attachment of this run, which asks the person where there is one."""
+    """Return the attachment of this run, which asks the person if there is one."""
     from anyplug.call.consent import Attachment
-    from anyplug.frontends.cli.consent_prompt import wait_for_answer  # with the host, for commands that run plugins
+    from anyplug.frontends.cli.consent_prompt import (
+        wait_for_answer,
+    )  # imported with the host, for commands that run plugins
 
     ask = wait_for_answer if terminal.can_ask() else None
     return Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)
 
 
 def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] | None) -> Any:
-    """Read the arguments from the command line, typed by the tool's schema if it is known; raises UsageError."""
+    """Parse the arguments, typed by the tool's schema if it is known; raises UsageError."""
     values: Any = _read_json(given) if given is not None else {}
     if words and not isinstance(values, dict):
         raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
@@ -161,7 +163,7 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
 
 
 def report(session: Session, result: Result) -> int:
-    """Print a result: data to stdout, the rest to stderr; give the exit code."""
+    """Print a result: data to stdout, the rest to stderr; return the exit code."""
     code = CODES[result.error.code].exit if result.error else 0
     if session.options.json:
         session.print_json(result_shape(result))
@@ -179,14 +181,14 @@ def report(session: Session, result: Result) -> int:
         elif block.data and sys.stdout.isatty():
             size = len(block.data) * 3 // 4  # it is base64
             kind = type(block).__name__.lower()
-            render.data(f"[{kind} of {size:,} bytes, {block.mime_type or 'of no known type'}; --json prints it]")
+            render.data(f"[{kind} of {size:,} bytes, {block.mime_type or 'of unknown type'}; --json prints it]")
         else:
             render.data(msgspec.json.encode(block).decode())
     return code
 
 
 def beyond_the_error(result: Result) -> tuple[Block, ...]:
-    """Return the content without a first block that says only what the error says, as what Workbench makes of one."""
+    """Return the content without a first block that only repeats the error, as Workbench's does."""
     first = result.content[0] if result.content else None
     if result.error is not None and isinstance(first, Text):
         message = result.error.message
@@ -203,12 +205,12 @@ def _is_list(wanted: dict[str, Any]) -> bool:
 def _list_so_far(name: str, values: dict[str, Any]) -> list[Any]:
     before = values.get(name, [])
     if not isinstance(before, list):
-        raise UsageError(f"'{name}' is a list, but --args gives it another value", "make it a list in --args, too")
+        raise UsageError(f"'{name}' is a list, but --args has another value for it", "make it a list in --args, too")
     return before
 
 
 def _items(wanted: dict[str, Any], word: str) -> list[Any]:
-    """Read a word as a list in JSON, or as one item of the list."""
+    """Parse a word as a JSON list, or as one item of the list."""
     if word.startswith("["):
         whole = schema.type_word({"type": "array"}, word)
         if isinstance(whole, list):
@@ -230,9 +232,7 @@ def _read_json(given: str) -> Any:
 def _read_file(path: str) -> dict[str, str]:
     try:
         with open(os.path.expanduser(path), "rb") as file:
-            data = file.read(LARGEST_INPUT + 1)  # the call says that it is too large; /dev/zero has no end
+            data = file.read(LARGEST_INPUT + 1)  # the call reports that it is too large; /dev/zero has no end
     except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", "give the path of a file that you may read"
-        ) from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", "pass the path of a readable file") from error
     return {"filename": os.path.basename(path), "data": base64.b64encode(data).decode()}

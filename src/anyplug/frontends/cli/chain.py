@@ -62,7 +62,7 @@ def _read(path: str) -> Chain:
             with open(os.path.expanduser(path), "rb") as file:
                 text = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        hint = "give the path of a file that you may read, or - for standard input"
+        hint = "pass the path of a readable file, or - for stdin"
         raise UsageError(f"cannot read {name}: {error.strerror}", hint) from error
     if len(text) > LARGEST_FILE:
         raise UsageError(f"{name} is larger than {LARGEST_FILE >> 20} MiB", "a chain is a short list of steps")
@@ -75,7 +75,7 @@ def _read(path: str) -> Chain:
 
 
 def _tell(session: Session, read: Chain, number: int, result: Result) -> None:
-    """Say in a line that a step has ended."""
+    """Report the end of a step in one line."""
     if not session.options.json:
         how = "failed" if result.is_error else "ok"
         tool = render.line(read.steps[number - 1].tool)
@@ -85,7 +85,7 @@ def _tell(session: Session, read: Chain, number: int, result: Result) -> None:
 
 
 def _report(session: Session, read: Chain, outcome: ChainOutcome) -> int:
-    """Print how it ended; give the exit code."""
+    """Print how it ended; return the exit code."""
     last = outcome.steps[-1]
     if session.options.json:
         session.print_json(chain_shape(outcome))
@@ -97,9 +97,9 @@ def _report(session: Session, read: Chain, outcome: ChainOutcome) -> int:
 
 
 def _failure(read: Chain, outcome: ChainOutcome, last: Result) -> Failure:
-    """Say which step failed, and all that is known of the reason."""
+    """Return which step failed, and why."""
     error = last.error or Failure("tool_error", last.text)
-    why = error.message.partition(": ")[2] if error.code == "not_found" else ""  # such as two that have the name
+    why = error.message.partition(": ")[2] if error.code == "not_found" else ""  # such as an ambiguous name
     said = f"{_place(read, len(outcome.steps))}: {outcome.error}" + (f": {why}" if why else "")
     return Failure(error.code, said, error.hint)
 

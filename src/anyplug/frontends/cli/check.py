@@ -25,7 +25,7 @@ COMMANDS = {"check": _check}
 
 
 def check(session: Session) -> int:
-    """Examine a folder and print what was found."""
+    """Check a folder and print the findings."""
     plugin = plugin_check.examine(session.options.path, session.catalog.settings.formats)
     plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
     if session.options.json:
@@ -59,7 +59,7 @@ def check(session: Session) -> int:
 
 
 def _changed_tools(session: Session, plugin: Plugin) -> list[Problem]:
-    """Return what an approved plugin has told since then that its tools are, if that is something else."""
+    """Return the changes in an approved plugin's tools since it was approved."""
     if not plugin.stays_up:
         return []
     entries = session.catalog.load().entries

@@ -1,4 +1,4 @@
-"""One run of the command line: its options, the catalog it works on, and how it talks to the person."""
+"""One run of the command line: its options, its catalog, and how it talks to the person."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyplug.launch.learning import Learning
     from anyplug.model.types import Offer, Plugin
 
-# What decides about trust: nothing for an agent that policies bind.
+# Commands that decide about trust, which an agent bound by policies must not run.
 DECIDING = frozenset(
     {
         "approve", "deny", "revoke", "grant", "enable", "disable", "install", "update", "remove", "config", "secret",
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 
 class Session:
-    """What a command works with.
+    """The context of a command.
 
-    SIGTERM and SIGHUP end it as Ctrl-C does: plugins are ended, calls recorded, what was staged is removed.
+    SIGTERM and SIGHUP end it like Ctrl-C: plugins are ended, calls recorded, and staged files removed.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -45,10 +45,10 @@ class Session:
         self._catalog: Catalog | None = None
         self._has_warned = False
         self._snapshot: Snapshot | None = None
-        self._has_asked = False  # whoever stays up has said what it offers
+        self._has_asked = False  # long-running plugins have reported what they offer
         self._roots: list[str] | None = [] if options.no_discover else None
         self._ended_by: int = signal.SIGINT
-        self._task: asyncio.Task[Any] | None = None  # what runs plugins, while it does
+        self._task: asyncio.Task[Any] | None = None  # the task that runs plugins, while it does
 
     def __enter__(self) -> Self:
         for number in ENDING:
@@ -66,7 +66,9 @@ class Session:
     def catalog(self) -> "Catalog":
         """Where plugins come from. Raises AnyplugError."""
         if self._catalog is None:
-            from anyplug.catalog.catalog import Catalog  # 25 ms, and a call that another host runs needs none
+            from anyplug.catalog.catalog import (
+                Catalog,
+            )  # takes 25 ms to import, and a call through the daemon does not need it
 
             self._catalog = Catalog(find_home(self.options.home), self.options.plugin, self._roots)
             self._warn_of_settings(self._catalog)
@@ -80,7 +82,7 @@ class Session:
         return self._snapshot
 
     def running_snapshot(self) -> "Snapshot":
-        """Return what was found; what nobody knows yet of plugins that stay up, they say themselves."""
+        """Return the snapshot, starting long-running plugins whose offer is unknown."""
         if self._has_asked:
             return self.snapshot
         unknown = [
@@ -101,7 +103,7 @@ class Session:
         return self.snapshot
 
     def see_as(self, conditions: "dict[str, Condition]") -> None:
-        """Look again, with what the plugins of the resident host offer there, and why some are not up."""
+        """Rebuild the snapshot with what plugins offer in the daemon, and why some are not running."""
 
         def offer_of(plugin: "Plugin") -> "Offer | None":
             condition = conditions.get(plugin.path)
@@ -111,7 +113,7 @@ class Session:
         self._has_asked = True
 
     def forget_snapshot(self) -> None:
-        """Look again next time: something was changed."""
+        """Rebuild the snapshot next time, because something changed."""
         self._snapshot = None
         self._has_asked = False
 
@@ -127,9 +129,9 @@ class Session:
             raise
 
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
-        """Attach to the resident host, if one is up that serves us as we would be served without it.
+        """Attach to the daemon, if one is running that would serve us as we would serve ourselves.
 
-        A client of kind "control" may only ask how it does and stop it; that is not to work with it.
+        A "control" client may only query the status and stop the daemon, which does not count as working with it.
         """
         from anyplug.frontends.daemon.locate import Address, may_attach  # only commands that run plugins need it
 
@@ -138,7 +140,7 @@ class Session:
         if connection is None:
             return None
         from anyplug.frontends.cli.consent_prompt import ask
-        from anyplug.frontends.cli.via_daemon import Attached  # as above
+        from anyplug.frontends.cli.via_daemon import Attached  # for the same reason
 
         attached = Attached(connection, note=self.note, ask=ask)
         is_served = False
@@ -162,15 +164,15 @@ class Session:
         *,
         stays_up: bool = False,
     ) -> "T":
-        """Run something that needs a running host, which follows changes if it stays up.
+        """Run something that needs a host, which follows changes if it is long-running.
 
-        `learning` watches a plugin meanwhile.
+        `learning` observes a plugin meanwhile.
         """
-        import asyncio  # with anyio it costs 60 ms, and only commands that run plugins need it
+        import asyncio  # takes 60 ms with anyio, and only commands that run plugins need it
 
-        import anyio  # as above
+        import anyio  # for the same reason
 
-        from anyplug.host.host import Host  # and this with them
+        from anyplug.host.host import Host  # for the same reason
 
         async def inside() -> "T":
             self._task = asyncio.current_task()
@@ -194,7 +196,7 @@ class Session:
             self._task = None
 
     def guarded(self, command: "Callable[[Session], int]") -> int:
-        """Run a command; errors of ours become a message and an exit code."""
+        """Run a command; turn our errors into a message and an exit code."""
         try:
             self._refuse_agents()
             return command(self)
@@ -204,19 +206,19 @@ class Session:
             return self.fail(error)
 
     def _refuse_agents(self) -> None:
-        """Refuse what decides about trust to an agent that policies bind, and to whatever it started."""
+        """Refuse decisions about trust to an agent bound by policies, and to whatever it started."""
         options = self.options
         decides = options.named in DECIDING or (options.named == "policy" and options.action in {"trust", "init"})
         if not decides or (options.named == "serve" and options.linger and not options.http):  # as `mcp` starts it
             return
-        from anyplug.policy import bound_agents  # only for what decides
+        from anyplug.policy import bound_agents  # only needed for decisions
 
         needs_terminal = options.named not in {"serve", "stop", "update"}
         if why := bound_agents.reason_against(find_home(options.home).path, os.getpid(), needs_terminal=needs_terminal):
-            refuse(f"`anyplug {options.named}` was not run: {why}", "run it in a terminal of your own")
+            refuse(f"`anyplug {options.named}` was not run: {why}", "run it in your own terminal")
 
     def fail(self, error: AnyplugError) -> int:
-        """Report an error; give the exit code."""
+        """Report an error; return the exit code."""
         if self.options.json:
             self.print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
         else:
@@ -224,7 +226,7 @@ class Session:
         return CODES[error.code].exit if error.code in CODES else FAILED
 
     def note(self, *lines: str) -> None:
-        """Tell the person something beside the data."""
+        """Show the person something besides the data."""
         if not self.options.quiet:
             terminal.say(*lines)
 
@@ -233,7 +235,7 @@ class Session:
         self.note(f"warning: {text}")
 
     def _warn_of_settings(self, catalog: "Catalog") -> None:
-        """Warn the person once of what they set and cannot have."""
+        """Warn the person once about settings that cannot be applied."""
         if catalog.settings_fault and not self._has_warned:
             self._has_warned = True
             self.warn(catalog.settings_fault)
@@ -243,30 +245,30 @@ class Session:
         render.json(value)
 
     def confirm(self, question: str) -> bool:
-        """Ask for a yes."""
+        """Ask a yes/no question."""
         terminal.put(f"{question} [y/N]")
         return terminal.answer().strip().lower() in {"y", "yes"}
 
     def leave_signals(self) -> None:
-        """Let signals end us at once until somebody else listens to them: there is nothing yet to be put in order.
+        """Let signals kill us at once until something handles them: there is nothing to clean up yet.
 
-        An exception out of a handler comes out anywhere, also where it is lost or becomes another, as in an import.
+        An exception from a signal handler surfaces anywhere, also where it is lost or replaced, as in an import.
         """
         for number in ENDING:
             if signal.getsignal(number) == self._end:
                 signal.signal(number, signal.SIG_DFL)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        """Turn a signal into the end of what is under way."""
+        """Turn a signal into a cancellation of the running work."""
         if self._task is None:
             raise KeyboardInterrupt(number)
         self._ended_by = number
-        # The loop sleeps in a system call that Python resumes after a signal: it has to be woken.
+        # The loop sleeps in a system call that Python resumes after a signal, so it must be woken.
         self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
 def refuse(message: str, hint: str) -> NoReturn:
-    """End a command that needs a person's word and has none."""
+    """End a command that needs a person's answer and has none."""
     raise Unanswered(message, hint)
 
 

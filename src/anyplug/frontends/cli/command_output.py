@@ -1,4 +1,4 @@
-"""Print what a slash command asks for."""
+"""Print the outcome of a slash command."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def report_command(session: Session, outcome: "CommandOutcome") -> int:
-    """Print what a slash command asks for; return the exit code."""
+    """Print the outcome of a slash command; return the exit code."""
     if session.options.json:
         session.print_json(command_shape(outcome, list(outcome.notes)))
     else:
@@ -28,7 +28,7 @@ def report_command(session: Session, outcome: "CommandOutcome") -> int:
 
 
 def _print_said(outcome: "CommandOutcome") -> None:
-    """Print an action with its text; of a panel its title, its lines and its footer, one below the other."""
+    """Print an action with its text; for a panel, its title, lines and footer."""
     text = outcome.text
     if outcome.panel is not None:
         text = "\n".join(filter(None, (outcome.panel.title, *outcome.panel.lines, outcome.panel.footer)))

@@ -1,4 +1,4 @@
-"""The commands in their groups: the module of each, its purpose and an example; and other names for some."""
+"""The commands by group: the module of each, its purpose and an example; and aliases."""
 
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Use": {
@@ -82,5 +82,5 @@ ALIASES = {"ls": "list", "rm": "remove", "uninstall": "remove", "ps": "status"}
 
 
 def aliases_of(name: str) -> list[str]:
-    """Return the other names of a command."""
+    """Return a command's aliases."""
     return [alias for alias, command in ALIASES.items() if command == name]

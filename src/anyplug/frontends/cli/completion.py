@@ -1,7 +1,7 @@
 """`completion`: scripts that let a shell complete commands, options and names.
 
 On every Tab a script runs this command again, with the words so far, and it prints the candidates. Nothing is started.
-Names are untrusted and end up on a person's command line, so only those are offered that a shell takes for text.
+Names are untrusted and end up on a person's command line, so only those are offered that a shell treats as plain text.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from anyplug.frontends.cli.parsing import (
     program_parser,
 )
 
-PLAIN = re.compile(r"[A-Za-z0-9_./@][A-Za-z0-9_./@%+,:=-]*")  # what no shell takes for more than text
+PLAIN = re.compile(r"[A-Za-z0-9_./@][A-Za-z0-9_./@%+,:=-]*")  # plain text for every shell
 
 BASH = """\
 _anyplug() {
@@ -76,13 +76,13 @@ bash  add this to ~/.bashrc: eval "$(anyplug completion bash)"
 zsh   add this to ~/.zshrc, after compinit: eval "$(anyplug completion zsh)"
 fish  run this once: anyplug completion fish > ~/.config/fish/completions/anyplug.fish"""
 
-Candidates = dict[str, str]  # with what each is, for shells that show it
+Candidates = dict[str, str]  # with a description, for shells that show it
 
 
 def _completion(parser: Parser) -> Command:
     parser.epilog = EPILOG
     parser.add_argument("shell", metavar="SHELL", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
-    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)  # what the scripts ask about
+    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)  # the words that the scripts pass
     return completion
 
 
@@ -109,7 +109,7 @@ def completion(session: Session) -> int:
 
 
 def candidates(words: list[str]) -> Candidates:
-    """Return what the last word may become; nothing where files are wanted. Raises AnyplugError."""
+    """Return the completions of the last word; none where files are expected. Raises AnyplugError."""
     *before, current = _joined(words)
     if "=" in current:  # a value
         return {}
@@ -149,16 +149,16 @@ def _of_command(options: argparse.Namespace, name: str, before: list[str], curre
 
 
 def _values(options: argparse.Namespace, action: argparse.Action, given: list[str]) -> Candidates:
-    """Return what an argument or an option may be, by its choices or by the kind that its metavar names."""
+    """Return the values of an argument or option, by its choices or by the kind that its metavar names."""
     if action.choices is not None:
         return dict.fromkeys(map(str, action.choices), "")
     kind = str(action.metavar)
     if kind == "CLIENT":
-        from anyplug.manage.connect.clients import CLIENTS  # only for `connect`
+        from anyplug.manage.connect.clients import CLIENTS  # only needed for `connect`
 
         return {name: client.title for name, client in CLIENTS.items()}
     if kind == "COMMAND" and given:
-        kind = KEY_VALUE  # of a tool that is given to `run`
+        kind = KEY_VALUE  # of a tool passed to `run`
     with Session(options) as session:
         return _names(session, kind, given)
 
@@ -186,7 +186,7 @@ def _options(parser: Parser) -> Candidates:
 
 
 def _joined(words: list[str]) -> list[str]:
-    """Put together what bash takes apart at each `=`."""
+    """Rejoin words that bash splits at each `=`."""
     found: list[str] = []
     for number, word in enumerate(words):
         if found and (word == "=" or words[number - 1] == "="):
@@ -197,7 +197,7 @@ def _joined(words: list[str]) -> list[str]:
 
 
 def _line(shell: str, name: str, purpose: str) -> str:
-    """Return a candidate as a shell's script expects it."""
+    """Format a candidate as a shell's script expects it."""
     if shell == "zsh":
         name = name.replace(":", r"\:")
     between = {"bash": "", "zsh": ":", "fish": "\t"}[shell]

@@ -16,7 +16,7 @@ def _config(parser: Parser) -> Command:
     parser.add_argument(
         "words",
         nargs="*",
-        default=[],  # else argparse names it among what is required
+        default=[],  # otherwise argparse lists it among the required arguments
         metavar="KEY[=VALUE]",
         help="set a value; without =VALUE you are asked for it, secrets without echo",
     )
@@ -38,7 +38,7 @@ def configure(session: Session) -> int:
         session.print_json(shape)
         return 0
     if not shape:
-        render.out(f"{plugin.name} takes no configuration.")
+        render.out(f"{plugin.name} has no configuration.")
         return 0
     rows = [
         (
@@ -56,7 +56,7 @@ def configure(session: Session) -> int:
 
 
 def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
-    """Read one word as a key and its value, asking for the value if it is not there."""
+    """Split a word into key and value, asking for the value if it is missing."""
     name, equals, value = word.partition("=")
     secret = any(key.name == name and key.secret for key in plugin.config)
     if equals:
@@ -64,7 +64,7 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
             session.note(f"note: leave the value out (`anyplug config {plugin.name} {name}`) to keep it off the screen")
         return name, value
     if not any(key.name == name for key in plugin.config):
-        return name, ""  # the change itself says that there is no such key
+        return name, ""  # the change itself reports an unknown key
     value = _typed_in(name, secret=secret) if sys.stdin.isatty() else terminal.answer()
     if not value:
         raise UsageError(
@@ -77,7 +77,7 @@ def _typed_in(name: str, *, secret: bool) -> str:
     if not secret:
         terminal.put(f"{name}:")
         return terminal.answer()
-    import getpass  # only where somebody types
+    import getpass  # only needed for typing
 
     try:
         return getpass.getpass(f"{name} (not shown): ")

@@ -16,9 +16,9 @@ from anyplug.manage.connect.clients import CLIENTS, Client, Scope
 from anyplug.model.errors import ConfigError, UsageError
 
 SURFACES = ("all", "search")
-CONTEXT = 2  # lines of a configuration that are shown around a change
-LONGEST_LINE = 200  # characters; a longer one is a whole file in one line, and shows more than it should
-PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # it becomes part of a name that every client accepts
+CONTEXT = 2  # lines shown around a change
+LONGEST_LINE = 200  # characters; a longer line is a whole file, and would show more than it should
+PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # becomes part of a name that every client accepts
 
 
 def _connect(parser: Parser) -> Command:
@@ -63,7 +63,7 @@ def connect(session: Session) -> int:
     if options.everywhere and not options.policy:
         raise UsageError("--global needs --policy", "without --project, a connection is for all projects")
     if options.policy:
-        from anyplug.frontends.cli.connect_policy import gate  # only for OpenCode
+        from anyplug.frontends.cli.connect_policy import gate  # only needed for OpenCode
 
         return gate(session)
     if options.client is None:
@@ -77,19 +77,19 @@ def connect(session: Session) -> int:
 
 def _client(name: str) -> Client:
     if name not in CLIENTS:
-        from difflib import get_close_matches  # only for those who mistype
+        from difflib import get_close_matches  # only needed after a typo
 
         near = get_close_matches(name, CLIENTS, n=1)
         raise UsageError(
             f"there is no client '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""),
-            f"there are {', '.join(CLIENTS)}",
+            f"the clients are {', '.join(CLIENTS)}",
         )
     return CLIENTS[name]
 
 
 def _join(session: Session, client: Client, server: str) -> int:
     home = find_home(session.options.home)
-    scope, is_here = _scope(session), client.is_here  # what we write will look as if it were
+    scope, is_here = _scope(session), client.is_here  # checked now, because our own file would make it look installed
     change = client_entry.joining(home, client, server, _command(session), scope, os.getcwd())
     if change.is_none:
         return _report(session, change, "", f"{client.title} is already connected, in {change.path}", connected=True)
@@ -153,7 +153,7 @@ def _list(session: Session) -> int:
 
 
 def _place(client: Client, scope: Scope) -> dict[str, Any]:
-    """Look at one file of a client."""
+    """Describe one file of a client."""
     path = client_entry.file(client, scope, os.getcwd())
     servers: list[str] = []
     problem = ""
@@ -184,7 +184,7 @@ def _scope(session: Session) -> Scope:
 
 
 def _command(session: Session) -> list[str]:
-    """Return the command line by which a client starts us."""
+    """Return the command line with which a client starts us."""
     options = session.options
     home = find_home(options.home).path
     words = _program()
@@ -196,7 +196,7 @@ def _command(session: Session) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Name this program: as people do where that means this one, else so that nobody can mistake it."""
+    """Return this program's command: by its name if that resolves to this program, else by its path."""
     own = os.path.abspath(sys.argv[0])
     if os.path.basename(own) != "anyplug":  # `python -m anyplug`
         own = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "anyplug")
@@ -207,13 +207,13 @@ def _program() -> list[str]:
 
 
 def _show(session: Session, change: Change, added: str) -> None:
-    """Show what will change, with a little of what is around it."""
+    """Show the change with some context."""
     if session.options.json and session.options.yes:
         return  # nobody reads it
     if change.after is None:
         terminal.say(f"This removes {change.path}, which was created for the connection.")
         return
-    from difflib import unified_diff  # only where there is a change
+    from difflib import unified_diff  # only needed for a change
 
     before, after = (change.before or "").splitlines(), change.after.splitlines()
     lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]

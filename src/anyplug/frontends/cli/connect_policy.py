@@ -1,4 +1,4 @@
-"""`connect opencode --policy`: the plugin that puts OpenCode's own tools to policies."""
+"""`connect opencode --policy`: install the plugin that submits OpenCode's own tools to policies."""
 
 import os
 
@@ -11,14 +11,14 @@ from anyplug.policy.opencode import installation
 SAID = {
     "added": "your policies apply to OpenCode's own tools, by {path}; restart OpenCode",
     "updated": "{path} is now up to date; restart OpenCode",
-    "unchanged": "{path} exists already",
+    "unchanged": "{path} already exists",
     "removed": "{path} is removed: policies no longer apply to OpenCode's own tools; restart OpenCode",
     "absent": "{path} does not exist",
 }
 
 
 def gate(session: Session) -> int:
-    """Put the plugin where OpenCode looks, take it away, or print it."""
+    """Install the plugin for OpenCode, remove it, or print it."""
     options = session.options
     if options.client != "opencode":
         hint = (
@@ -36,7 +36,7 @@ def gate(session: Session) -> int:
         session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
         return 0
     if not options.remove and project is not None:
-        _look(session, home, project)  # first: where everything would be refused, that comes before the success
+        _look(session, home, project)  # first: a warning that everything would be refused comes before the success
     for one in changes:
         render.out(SAID[one.change].format(path=one.path))
         if one.kept:
@@ -45,8 +45,8 @@ def gate(session: Session) -> int:
 
 
 def _look(session: Session, home: str, project: str) -> None:
-    """Warn where the gate would refuse everything: there is nothing that it could decide by."""
-    from anyplug.frontends.cli import policy_trust as trusting  # only for those who connect
+    """Warn if the gate would refuse everything because there are no usable policies."""
+    from anyplug.frontends.cli import policy_trust as trusting  # only needed here
     from anyplug.policy.engine import Engine, NoPolicies
     from anyplug.policy.evaluation import Options
 

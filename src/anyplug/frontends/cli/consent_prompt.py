@@ -1,4 +1,4 @@
-"""Asks the person at the terminal whether a plugin of tier 2 may run."""
+"""Ask the person at the terminal whether a tier 2 plugin may run."""
 
 import sys
 
@@ -9,17 +9,17 @@ ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "r": "attachment", "a"
 
 
 def ask(question: Question) -> Answer:
-    """Put the question, and read the answer."""
+    """Print the question and read the answer."""
     _put(question)
     return _answer()
 
 
 async def wait_for_answer(question: Question) -> Answer:
-    """Put the question, and let other work go on until there is an answer."""
-    import anyio  # here already where it is needed, with the host
+    """Print the question and wait for the answer while other work goes on."""
+    import anyio  # already imported with the host
 
     _put(question)
-    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be ended by Ctrl-C
+    await anyio.wait_readable(sys.stdin)  # a thread that reads could not be interrupted by Ctrl-C
     return _answer()
 
 
@@ -34,11 +34,11 @@ def _put(question: Question) -> None:
     if question.lent:
         lent = render.line(", ".join(question.lent))
         terminal.say(f"{question.caller} itself was not granted: {lent}", fold=True)
-    if question.asker or question.caller:  # about this very call, which a guard or a plugin made what it is
+    if question.asker or question.caller:  # about this very call, which a guard or plugin made or changed
         terminal.say(f"with: {render.line(question.given)}", fold=True)
     if question.warning:
         terminal.say(f"warning: {question.warning}")
-    always = "" if question.caller else "[a]lways; "  # that takes a grant which names the tool
+    always = "" if question.caller else "[a]lways; "  # that requires a grant that names the tool
     terminal.put(f"Allow? [y]es, once; for this [r]un; {always}[N]o:")
 
 

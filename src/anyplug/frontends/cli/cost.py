@@ -1,4 +1,4 @@
-"""`tools --cost`: what the tools of each plugin take of an agent's context."""
+"""`tools --cost`: how much of an agent's context each plugin's tools take."""
 
 from anyplug.catalog import tool_descriptions
 from anyplug.catalog.profiles import View
@@ -8,7 +8,7 @@ from anyplug.model.errors import UsageError
 
 
 def show(session: Session) -> int:
-    """Show the plugins whose tools agents see, the dearest first; raises UsageError."""
+    """Show the plugins whose tools agents see, most expensive first; raises UsageError."""
     if session.options.name or session.options.all:
         raise UsageError("--cost covers all tools that agents see", "leave out the name and --all")
     snapshot, view = session.running_snapshot(), View(session.catalog.home)
@@ -30,7 +30,7 @@ def show(session: Session) -> int:
     rows = [(name, str(tools[name]), f"{tokens[name]:,}") for name in ranked]
     render.table(("PLUGIN", "TOOLS", "TOKENS"), [*rows, ("all", str(sum(tools.values())), f"{total:,}")])
     session.note(
-        f"estimated at four characters a token; up to {tool_descriptions.LARGE_TOKENS:,} agents get every tool, beyond "
-        f"that three to find and call them: now {chosen}"
+        f"estimated at four characters per token; up to {tool_descriptions.LARGE_TOKENS:,} agents get every tool, "
+        f"beyond that three to find and call them: now {chosen}"
     )
     return 0

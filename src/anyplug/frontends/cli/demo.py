@@ -1,4 +1,4 @@
-"""`demo`: the example plugins, from found to called, in a home of its own that is gone afterwards."""
+"""`demo`: the example plugins, from discovery to calls, in a temporary home."""
 
 import os
 import shutil
@@ -22,10 +22,10 @@ from anyplug.runtime.processes.toolchain import find_node
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 108  # characters; what fits a README
+WIDTH = 108  # characters; fits a README
 SHOWN = 62  # characters of a result
 
-# What is called, with what, and how it should end.
+# Tool, arguments and expected outcome.
 CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("word_count", {"text": "to be or not to be", "top": 2}, "done"),
     ("log_count", {"path": "/etc/passwd", "word": "root"}, "done"),
@@ -76,13 +76,13 @@ def demo(session: Session) -> int:
 
 
 async def _show(console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
-    """Find, refuse, approve, call, notice a change, verify; give the results, and whether all went as it should."""
+    """Find, refuse, approve, call, notice a change, verify; return the results, and whether all went as expected."""
     async with Host(roots=[root], home=home, watch=False) as host:
         console.print(f"[bold]anyplug {__version__}[/] found {len(host.plugins)} plugins\n")
         console.print(_plugins_table(host))
         name, arguments, _ = CALLS[0]
         refused = await host.call(name, arguments)
-        console.print(f"\nBefore anybody approved it, [bold]{name}[/] answers: [yellow]{_text(refused)}[/]")
+        console.print(f"\nBefore it is approved, [bold]{name}[/] answers: [yellow]{_text(refused)}[/]")
         console.print("Approving all of them, for this demo.\n")
         for entry in host.plugins:
             await host.approve(entry.plugin)
@@ -92,16 +92,16 @@ async def _show(console: "Console", root: str, home: str) -> tuple[list[Result],
         with open(os.path.join(root, EDITED, "main.py"), "a", encoding="utf-8") as file:
             file.write("\n# one more line\n")
         changed = await host.call(name, arguments)
-        console.print(f"\nAfter somebody edited it, [bold]{name}[/] answers: [yellow]{_text(changed)}[/]")
+        console.print(f"\nAfter it was edited, [bold]{name}[/] answers: [yellow]{_text(changed)}[/]")
         count, broken = host.audit.verify()
-        console.print(f"The audit trail has {count} records; its chain is {'broken' if broken else 'intact'}.")
+        console.print(f"The audit log has {count} records; its chain is {'broken' if broken else 'intact'}.")
     outcomes = [result.error.code if result.error else "done" for result in results]
     as_expected = outcomes == [expected for *_, expected in CALLS]
     return results, as_expected and not broken and refused.is_error and changed.is_error
 
 
 def _plugins_table(host: Host) -> Any:
-    from rich.table import Table  # as above
+    from rich.table import Table  # for the same reason
 
     table = Table(box=None, pad_edge=False, header_style="bold cyan")
     for heading in ("plugin", "format", "state", "tier", "asks for", "tools"):
@@ -118,7 +118,7 @@ def _plugins_table(host: Host) -> Any:
 
 
 def _results_table(results: list[Result]) -> Any:
-    from rich.table import Table  # as above
+    from rich.table import Table  # for the same reason
 
     table = Table(box=None, pad_edge=False, header_style="bold cyan")
     table.add_column("tool")
@@ -138,12 +138,12 @@ def _text(result: Result) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as it may stand in rich's markup."""
+    """Escape a text for rich's markup."""
     return for_people(text).replace("[", r"\[")
 
 
 def _examples() -> str:
-    """Find the examples: in the package, or beside its sources in a checkout."""
+    """Find the examples: in the package, or next to its sources in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     shipped = os.path.join(package, "examples")
     return shipped if os.path.isdir(shipped) else os.path.join(package, "..", "..", "examples")

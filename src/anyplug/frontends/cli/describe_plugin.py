@@ -1,4 +1,4 @@
-"""How commands speak of plugins: whose they are, what they ask for, and what is wrong with them."""
+"""How commands describe plugins: their format, permissions and problems."""
 
 from anyplug.catalog.pins import TOOLS_CHANGED
 from anyplug.catalog.snapshot import Entry
@@ -9,12 +9,12 @@ from anyplug.model.types import Plugin, Problem
 
 
 def named(name: str, description: str) -> str:
-    """Return a name with what it stands for, if anybody said."""
+    """Return a name with its description, if there is one."""
     return f"{name}: {description}" if description else name
 
 
 def describe_servers(plugin: Plugin) -> list[str]:
-    """Say of each MCP server what is started, or where it is."""
+    """Describe each MCP server: the command or the address."""
     lines = []
     for server in map(server_shape, plugin.endpoints):
         reached = " ".join(server["command"]) if server["command"] else server["url"]
@@ -24,12 +24,12 @@ def describe_servers(plugin: Plugin) -> list[str]:
 
 
 def describe_permissions(asked: tuple[str, ...]) -> list[str]:
-    """Say what each permission means."""
+    """Describe each permission."""
     return [render.line(f"{permission}: {permissions.describe(permission)}") for permission in asked]
 
 
 def print_problems(entries: list[Entry]) -> None:
-    """Print what is wrong with plugins, each with its cure."""
+    """Print plugins' problems, each with its fix."""
     for entry in entries:
         for problem in entry.problems:
             first, *more = problem_lines(problem)
@@ -47,7 +47,7 @@ def problem_lines(problem: Problem) -> list[str]:
 
 
 def shadowed_by(entry: Entry) -> str:
-    """Say which other one of its name comes first, and what is left to it."""
+    """Return which plugin of the same name takes precedence, and what this one still does."""
     return entry.shadowed_by + ("; it still guards calls until you approve the other one" if entry.on_guard else "")
 
 

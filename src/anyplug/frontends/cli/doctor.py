@@ -1,4 +1,4 @@
-"""`doctor`: what this machine enforces, found out by trying to escape."""
+"""`doctor`: test what this machine enforces by trying to escape."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from anyplug.model.errors import FAILED
 if TYPE_CHECKING:
     from anyplug.manage.machine_report import Layer, Report
 
-SHOWN = {"open": "OPEN", "gap": "open, known", "blocked": "blocked"}  # the worst first
+SHOWN = {"open": "OPEN", "gap": "open, known", "blocked": "blocked"}  # worst first
 
 
 def _doctor(parser: Parser) -> Command:
@@ -23,11 +23,11 @@ COMMANDS = {"doctor": _doctor}
 
 
 def doctor(session: Session) -> int:
-    """Try everything, and say what holds."""
+    """Try everything and report what is enforced."""
     entries = session.running_snapshot().entries
     import anyio  # only commands that run something need it
 
-    from anyplug.manage.machine_report import examine  # and this with it
+    from anyplug.manage.machine_report import examine  # for the same reason
 
     report = anyio.run(examine, session.catalog, entries)
     if session.options.json:
@@ -83,5 +83,5 @@ def _row(layer: "Layer") -> tuple[str, str, str]:
 
 
 def _last_words(answer: str) -> str:
-    """Return the end of what a program said, which is the kernel's word."""
+    """Return the end of a program's output, which is the kernel's error."""
     return answer.rpartition(": ")[2]

@@ -1,10 +1,10 @@
-"""`eval`: an agent's event on stdin, one decision on stdout. A stand-in for `cupcake eval`.
+"""`eval`: an agent's event on stdin, one decision on stdout. A replacement for `cupcake eval`.
 
-It is started for every tool call of an agent, so its first step needs nothing but the interpreter: if a resident
-host is up, the event goes to its socket and the answer is printed. Everything else is imported only without one.
+It is started for every tool call of an agent, so its first step needs nothing but the interpreter: if the daemon is
+running, the event goes to its socket and the answer is printed. Everything else is imported only without a daemon.
 """
 
-from __future__ import annotations  # so that what only annotates is not imported
+from __future__ import annotations  # so that names used only in annotations are not imported
 
 import json
 import os
@@ -34,14 +34,14 @@ VALUES = {  # options that take a value: the original's, before or after the com
 }
 FLAGS = {"--strict": "strict", "--debug": "debug", "--cache": "cache", "--debug-files": "", "--debug-routing": ""}
 LARGEST_ANSWER = 64 << 20  # bytes
-ATTACH_S = 2.0  # a host that is up answers in a millisecond
+ATTACH_S = 2.0  # a running daemon answers in a millisecond
 ANSWER_S = 120.0  # signals may run for a while
 CHUNK = 65_536
-FAILED, STOPPED = 1, 2  # Claude Code stops for the latter only
+FAILED, STOPPED = 1, 2  # Claude Code stops only for the latter
 
 
 def quickly(words: list[str]) -> int | None:
-    """Run `eval` from the words of a command line; None if they say more than this understands."""
+    """Run `eval` from a command line; return None if this parser does not understand it."""
     options = _read(words)
     return None if options is None else _decide(options, _standard_input())
 
@@ -91,7 +91,7 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent must take it for a refusal
         answer = {"exit": _failure(options["harness"]), "decision": None, "said": [f"{type(error).__name__}: {error}"]}
     if answer["said"]:
-        from anyplug.model.untrusted_text import lines_for_people  # only where there is something to say
+        from anyplug.model.untrusted_text import lines_for_people  # only needed for messages
 
         said = [line for text in answer["said"] for line in lines_for_people(text, "")]
         print("\n".join(said), file=sys.stderr)
@@ -102,13 +102,13 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
 
 
 def _of_resident(home: str, request: dict[str, Any]) -> dict[str, Any] | None:
-    """Ask the resident host; None if there is none, or if it has no answer: then we find one ourselves."""
+    """Ask the daemon; return None if there is none, or if it has no answer: then we decide ourselves."""
     try:
         with open(os.path.join(home, RESIDENT), "rb") as file:
             place = json.loads(file.read())
         if place["version"] != __version__:
             return None
-        import _socket  # what `socket` is built on, without the 5 ms that its import takes
+        import _socket  # the base of `socket`, without its 5 ms of import
 
         line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError):
@@ -131,7 +131,7 @@ def _of_resident(home: str, request: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _receive(line: Any, count: int, received: bytes = b"") -> bytes:
-    """Read until there are so many lines. Raises LookupError if there are fewer."""
+    """Read until there are this many lines. Raises LookupError if there are fewer."""
     while received.count(b"\n") < count:
         chunk = line.recv(CHUNK)
         if not chunk or len(received) > LARGEST_ANSWER:
@@ -146,7 +146,7 @@ def _failure(harness: str) -> int:
 
 def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Decide in this process."""
-    # All of it is for those without a resident host: it takes a tenth of a second.
+    # Only needed without a daemon: importing it takes a tenth of a second.
     from anyplug.frontends.policy_records import recorder
     from anyplug.home.settings import Home
     from anyplug.model.errors import AnyplugError
@@ -166,9 +166,9 @@ def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
         return opened
     if not opened.has_signals:
         return ours.close(request, opened, None)
-    import anyio  # 60 ms, and only signals need it
+    import anyio  # takes 60 ms to import, and only signals need it
 
-    from anyplug.launch.signal_runner import SignalRuns  # as above, with all of the sandbox
+    from anyplug.launch.signal_runner import SignalRuns  # for the same reason, with the whole sandbox
 
     opened.run = runs = SignalRuns(Home(home))
     try:

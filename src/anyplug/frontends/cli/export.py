@@ -1,4 +1,4 @@
-"""`export`: a plugin as a bundle that other programs install."""
+"""`export`: package a plugin as a bundle for other programs."""
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
@@ -27,11 +27,11 @@ COMMANDS = {"export": _export}
 
 
 def export(session: Session) -> int:
-    """Write the bundle, and say what is in it."""
+    """Write the bundle and report its contents."""
     options = session.options
     entry = session.plugin(options.name)
     if entry.plugin.stays_up:
-        session.running_snapshot()  # only it can say what it offers
+        session.running_snapshot()  # only a running plugin reports what it offers
         entry = session.plugin(options.name)
     secrecy = Secrecy(entry.plugin, entry.standing.granted, session.catalog.secrets)
     secrecy.look()

@@ -43,7 +43,7 @@ COMMANDS = {"install": _install, "update": _update, "remove": _remove}
 
 
 def install(session: Session) -> int:
-    """Install a plugin, then let the person approve it. One whose set-up fails is not installed."""
+    """Install a plugin, then let the person approve it. If its setup fails, it is not installed."""
     options, installer = session.options, _installer(session)
     source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
     with _progress(session, f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
@@ -55,7 +55,7 @@ def install(session: Session) -> int:
         try:
             approve.settle(session, entry)
         except Unanswered:
-            raise  # it stays, and may be approved later
+            raise  # it stays installed, and may be approved later
         except BaseException:
             installer.remove(entry.plugin, purge=False)
             session.note(f"{entry.name} was not installed, because its setup failed")
@@ -65,7 +65,7 @@ def install(session: Session) -> int:
 
 
 def update(session: Session) -> int:
-    """Update a plugin; if the person refuses the new version or its set-up fails, the one before comes back."""
+    """Update a plugin; if the person refuses the new version or its setup fails, restore the previous one."""
     options, installer = session.options, _installer(session)
     entry = session.plugin(options.name)
     before, is_approved = session.catalog.approvals.of(entry.plugin), False
@@ -81,7 +81,7 @@ def update(session: Session) -> int:
             options.follow |= before.follow
             options.allow_unconfined |= before.unconfined
             options.inherit_env |= before.inherits_environment
-            # What a person follows needs no new word of theirs, but has to be set up anew all the same.
+            # A plugin approved with --follow needs no new approval, but must be set up again.
             options.yes |= fresh.state == "approved"
             is_approved = _approves(session)
             if is_approved:
@@ -92,7 +92,7 @@ def update(session: Session) -> int:
 
 
 def remove(session: Session) -> int:
-    """Remove a plugin, after saying what goes."""
+    """Remove a plugin, after listing what will be deleted."""
     options, installer = session.options, _installer(session)
     plugin = session.plugin(options.name).plugin
     if plugin.is_file:
@@ -102,8 +102,8 @@ def remove(session: Session) -> int:
         )
     if not installer.is_ours(plugin) and not _is_path_of(options.name, plugin):
         raise InstallError(
-            f"'{plugin.name}' is in {plugin.found_at or plugin.path}, and was not installed by anyplug",
-            f"`anyplug remove {plugin.found_at or plugin.path}` removes it anyway",
+            f"'{plugin.name}' is in {plugin.found_at or plugin.path} and was not installed by anyplug",
+            f"remove it anyway with `anyplug remove {plugin.found_at or plugin.path}`",
         )
     going, staying = installer.belongings(plugin, purge=options.purge)
     secrets = _secrets(session, plugin)
@@ -131,7 +131,7 @@ def remove(session: Session) -> int:
 
 
 def _installer(session: Session) -> Installer:
-    """Return the installer, after putting right what a killed process may have left."""
+    """Return the installer, after recovering from killed processes."""
     installer = Installer(session.catalog)
     for path in installer.tidy():
         session.note(f"an update of {os.path.basename(path)} was interrupted; the previous version is restored")
@@ -143,7 +143,7 @@ def _secrets(session: Session, plugin: Plugin) -> list[str]:
 
 
 def _is_path_of(given: str, plugin: Plugin) -> bool:
-    """Whether a person named the folder itself, and not only the plugin."""
+    """Return whether the person named the folder itself, and not only the plugin."""
     return os.sep in given and os.path.abspath(os.path.expanduser(given)) in {plugin.path, plugin.found_at}
 
 
@@ -154,7 +154,7 @@ def _entry(session: Session, installed: Installed) -> Entry:
 
 
 def _approves(session: Session) -> bool:
-    """Whether a person approves it ahead, or can be asked."""
+    """Return whether the person approves it in advance, or can be asked."""
     return session.options.yes or (terminal.can_ask() and not session.options.json)
 
 
@@ -167,7 +167,7 @@ def _settle_or_go_back(session: Session, entry: Entry) -> None:
 
 
 def _describe(session: Session, installed: Installed, entry: Entry, what: str) -> None:
-    """Tell the person what lies in place now, before they decide about it."""
+    """Describe what was installed, before the person decides about it."""
     if session.options.json:
         return
     plugin = installed.plugin
@@ -197,11 +197,11 @@ def _say_nothing_is_new(session: Session, installed: Installed) -> int:
 
 
 def _say_what_was_kept(session: Session, installed: Installed) -> None:
-    """Tell the person where the new version's own files are that do not lie in their place, and where theirs are."""
+    """Tell where the new version's files are that were not put in place, and where the user's are."""
     if session.options.json:
         return
     for name, aside in installed.inheritance.beside.items():
-        session.note(render.line(f"note: {name} is unchanged; the new version of it is beside it, as {aside}"))
+        session.note(render.line(f"note: {name} is unchanged; the new version of it is next to it, as {aside}"))
     for name in installed.inheritance.kept:
         kept = os.path.join(installed.kept, name)
         session.note(render.line(f"note: {name} was changed here and is not in the new version; it is kept as {kept}"))
@@ -217,7 +217,7 @@ def _inheritance_shape(installed: Installed) -> dict[str, Any]:
 
 
 def _report(session: Session, installed: Installed, *, is_approved: bool = False, **more: Any) -> None:
-    """Say where the plugin stands in the end. `is_approved`: it was, just now, and has run since."""
+    """Show the plugin's final state. `is_approved`: it has just been approved and has run since."""
     plugin, entry = installed.plugin, _entry(session, installed)
     if session.options.json:
         commit = installed.record.commit or None
@@ -229,7 +229,7 @@ def _report(session: Session, installed: Installed, *, is_approved: bool = False
             f"hint: some plugins build themselves at their first start; `anyplug approve {plugin.name}` allows that"
         )
     elif entry.state in {"new", "changed"}:
-        session.note(f"hint: `anyplug approve {plugin.name}` shows what it asks for; it does not run before that")
+        session.note(f"hint: review its permissions with `anyplug approve {plugin.name}`; it does not run before that")
     elif entry.state == "disabled":
         decision = session.catalog.approvals.of(plugin)
         then = "" if decision is not None and decision.approved else f"; then `anyplug approve {plugin.name}`"
@@ -241,11 +241,11 @@ def _report(session: Session, installed: Installed, *, is_approved: bool = False
 
 @contextmanager
 def _progress(session: Session, what: str) -> Iterator[None]:
-    """Show that something takes its time: a spinner for people, a line for logs."""
+    """Show progress: a spinner for people, a line for logs."""
     if session.options.quiet or session.options.json:
         yield
     elif sys.stderr.isatty():
-        from rich.console import Console  # 53 ms, for people who wait anyway
+        from rich.console import Console  # takes 53 ms to import, for people who wait anyway
         from rich.text import Text
 
         with Console(stderr=True).status(Text(for_people(what))):

@@ -1,4 +1,4 @@
-"""`learn`: one call, watched, and the permissions that it needed."""
+"""`learn`: observe one call and report the permissions that it needed."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anyplug.host.host import Host
     from anyplug.launch.learning import Learning, Lesson, Need
 
-MOST_CALLED = 1_000  # calls of other plugins' tools that are looked at
-SHOWN_ANSWER = 200  # characters of what the tool answered
+MOST_CALLED = 1_000  # calls of other plugins' tools that are considered
+SHOWN_ANSWER = 200  # characters of the tool's answer
 
 
 def _learn(parser: Parser) -> Command:
@@ -35,14 +35,14 @@ COMMANDS = {"learn": _learn}
 
 
 def learn(session: Session) -> int:
-    """Run a call and say what it needed."""
+    """Run a call and report what it needed."""
     options = session.options
     tool, entry = session.running_snapshot().tool(options.tool)
     if entry.state != "approved":
         raise NotApproved(entry.name, entry.state, entry.standing.changes)
     given = arguments(options.words, options.args, tool.input_schema)
     _agree(session, tool, entry)
-    from anyplug.launch.learning import OPEN, Learning  # brings an event loop along, as running a plugin does
+    from anyplug.launch.learning import OPEN, Learning  # imports an event loop, as running a plugin does
 
     learning = Learning(entry.path, OPEN if options.open else ())
 
@@ -63,7 +63,7 @@ def learn(session: Session) -> int:
     result = session.with_host(work, learning)
     code = CODES[result.error.code].exit if result.error else 0
     if not learning.has_listened:
-        if code != REFUSED:  # a server at an address, say
+        if code != REFUSED:  # for example a remote server
             session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to report")
         return report(session, result)
     _show(session, entry, result, _lesson(session, entry, learning, called, has_failed=result.is_error))
@@ -71,8 +71,8 @@ def learn(session: Session) -> int:
 
 
 def _agree(session: Session, tool: Tool, entry: Entry) -> None:
-    """See to it that a person knows that the call really happens."""
-    from anyplug.launch.assessment import switched_off  # brings an event loop along, as running a plugin does
+    """Make sure that the person knows that the call really happens."""
+    from anyplug.launch.assessment import switched_off  # imports an event loop, as running a plugin does
 
     if off_by := switched_off(session.catalog.settings):
         raise UsageError(f"nothing can be learned while {off_by} turns the sandbox off", "turn it on for this call")
@@ -97,7 +97,7 @@ def _lesson(
     session: Session, entry: Entry, learning: "Learning", called: dict[str, bool], *, has_failed: bool
 ) -> "Lesson":
     from anyplug.launch.assessment import drawn
-    from anyplug.launch.learning import Around, conclude  # as above
+    from anyplug.launch.learning import Around, conclude  # for the same reason
     from anyplug.runtime.sandbox.system_paths import program_files
 
     catalog, standing = session.catalog, entry.standing
@@ -105,7 +105,7 @@ def _lesson(
     around = Around(
         base=drawn(catalog, entry.plugin, msgspec.structs.replace(standing, granted=())),
         used=drawn(catalog, entry.plugin, learning.widened(standing)),
-        # What a folder has because it was named for this run is no reason to grant it for good.
+        # Grants that a folder has because it was named for this run are no reason to grant them permanently.
         granted=entry.plugin.permissions if entry.plugin.explicit else standing.granted,
         user=os.path.realpath(os.path.expanduser("~")),
         project=os.path.realpath(os.getcwd()),
@@ -117,7 +117,7 @@ def _lesson(
 
 
 def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> None:
-    from anyplug.launch.learning import commands  # as above
+    from anyplug.launch.learning import commands  # for the same reason
 
     typed = commands(entry.name, lesson, is_approved=not entry.plugin.explicit)
     is_fitting = not lesson.add and not lesson.remove
@@ -173,7 +173,7 @@ def _say_needs(needs: "list[Need]") -> None:
 
 
 def _say_limits(session: Session, lesson: "Lesson") -> None:
-    """Say what cannot be concluded."""
+    """Show what cannot be concluded."""
     session.note("note: this was one call; another may need more. It may also have tried more than it should have.")
     if lesson.optional:
         session.note("note: grant what was refused only if the result is not what you want")

@@ -1,4 +1,4 @@
-"""`leftovers`: what removed plugins left, which no other plugin gets unless a person gives it."""
+"""`leftovers`: data of removed plugins, which no other plugin gets unless a person hands it over."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from anyplug.model.errors import UsageError
 def _leftovers(parser: Parser) -> Command:
     parser.add_argument("name", nargs="?", default="", metavar="PLUGIN", help="the name of the removed plugin")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--give", type=int, metavar="N", help="give number N to the plugin that has this name now")
+    which.add_argument("--give", type=int, metavar="N", help="hand over number N to the plugin that has this name now")
     which.add_argument("--delete", type=int, metavar="N", help="delete number N, with its secrets")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     return leftovers
@@ -24,7 +24,7 @@ COMMANDS = {"leftovers": _leftovers}
 
 
 def leftovers(session: Session) -> int:
-    """List what removed plugins left; give or delete one of them."""
+    """List what removed plugins left; hand over or delete one of them."""
     options, left = session.options, Leftovers(session.catalog)
     found = left.of(options.name) if options.name else left.all()
     number = options.delete if options.give is None else options.give
@@ -56,17 +56,17 @@ def _give(session: Session, left: Leftovers, one: Leftover) -> None:
     _ask(
         session,
         f"{one.name} from {render.line(now)} gets {_what(one)}, which {one.name} from {render.line(one.origin)} left.",
-        "Give it?",
+        "Hand it over?",
     )
-    with explained(f"give '{one.name}' what an earlier one left"):
+    with explained(f"hand over to '{one.name}' what an earlier one left"):
         left.give(one, plugin, before.source if before is not None else None)
-    _done(session, one, f"given to {plugin.path}")
+    _done(session, one, f"handed over to {plugin.path}")
     if one.secrets and not session.options.json:
         session.note(f"hint: `anyplug secret {one.name}` shows which secrets it is granted")
 
 
 def _ask(session: Session, what: str, question: str) -> None:
-    """Go on only if the person agrees."""
+    """Continue only if the person agrees."""
     if not session.options.json:
         terminal.say(what, fold=True)
     if session.options.yes:

@@ -67,16 +67,18 @@ def list_plugins(session: Session) -> int:
 
 
 def _count_tools(session: Session, entry: Entry) -> str:
-    """Count a plugin's tools; of one that says only while it runs what it has, and never did, nobody knows."""
+    """Count a plugin's tools; unknown for a plugin that reports them only while it runs, and never ran."""
     is_silent = entry.plugin.stays_up and entry.state not in {"approved", "broken"}
     return "?" if is_silent and not session.catalog.knows_offer(entry.plugin) else str(len(entry.tools))
 
 
 def _healths(session: Session) -> dict[str, str]:
-    """Ask the host that is up how plugins that stay up are doing there. It starts none for that, and can be missed."""
-    if not os.path.exists(os.path.join(session.catalog.home.path, RESIDENT)):  # else importing what asks takes 6 ms
+    """Ask the daemon for the health of long-running plugins. It starts none for that, and may be absent."""
+    if not os.path.exists(
+        os.path.join(session.catalog.home.path, RESIDENT)
+    ):  # otherwise importing the client takes 6 ms
         return {}
-    from anyplug.frontends.daemon.locate import may_attach  # only where one is up
+    from anyplug.frontends.daemon.locate import may_attach  # only needed with a daemon
 
     try:
         if not may_attach() or (resident := session.attach("control")) is None:
@@ -92,16 +94,16 @@ def _healths(session: Session) -> dict[str, str]:
 
 
 def tools(session: Session) -> int:
-    """List the tools, show one, or say what they cost."""
+    """List the tools, describe one, or show their cost."""
     if not session.options.cost:
         return list_tools(session)
-    from anyplug.frontends.cli import cost  # what agents see, which only they and this need
+    from anyplug.frontends.cli import cost  # only agents and this need it
 
     return cost.show(session)
 
 
 def list_tools(session: Session) -> int:
-    """List the tools, or show one."""
+    """List the tools, or describe one."""
     name, snapshot = session.options.name, session.running_snapshot()
     owned = list(snapshot.owners.values())
     if name:
@@ -126,9 +128,9 @@ def list_tools(session: Session) -> int:
 
 
 def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, is_all: bool = False) -> int:
-    """Say whose tools or commands are not there, and why; give the exit code. `name`: of one plugin only.
+    """Report whose tools or commands are missing, and why; return the exit code. `name`: only this plugin.
 
-    Whoever names a folder for this run wants what is in it: if that cannot be used, it is an error.
+    If a folder named for this run cannot be used, that is an error.
     """
     code = DONE
     for entry in snapshot.entries:
@@ -144,12 +146,12 @@ def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, 
     ]
     if waiting and not is_all:
         session.note(f"{render.count(len(waiting), 'plugin')} not approved: {', '.join(waiting)}")
-        session.note(f"hint: `anyplug approve {waiting[0]}` shows what it asks for")
+        session.note(f"hint: review its permissions with `anyplug approve {waiting[0]}`")
     return code
 
 
 def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
-    """Print a table, with the names that agents see if they cannot be guessed: some met others, or were too long."""
+    """Print a table, with the names that agents see if they differ because of collisions or length."""
     given = {tool.name: snapshot.model_names[tool.name] for tool, _ in owned}
     is_odd = any(model_name != tool_names.plain_name(full) for full, model_name in given.items())
     heads = ("TOOL", *(("FOR AGENTS",) if is_odd else ()), "PLUGIN", "DESCRIPTION")
@@ -161,7 +163,7 @@ def _print_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
 
 
 def _show_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
-    """Print all that models read of tools, one after the other."""
+    """Print everything that models read of tools."""
     for number, (tool, entry) in enumerate(owned):
         if number:
             render.out("")

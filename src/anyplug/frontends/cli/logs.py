@@ -1,4 +1,4 @@
-"""`logs`: what a plugin wrote to stderr, and how its runs ended."""
+"""`logs`: a plugin's stderr, and how its runs ended."""
 
 import os
 import time
@@ -34,7 +34,7 @@ class NoLog(AnyplugError):
 
 
 def show_logs(session: Session) -> int:
-    """Print the end of a log, and go on if asked to."""
+    """Print the end of a log, and follow it if requested."""
     options, path = session.options, _path(session)
     if options.json and options.follow:
         raise UsageError("--json and --follow cannot be combined", "leave one of them out")
@@ -60,7 +60,7 @@ def _path(session: Session) -> str:
     except PluginNotFound:
         path = session.catalog.home.log_named(os.path.basename(name))
         if os.path.exists(path):
-            return path  # the plugin is gone, its log is not
+            return path  # the plugin is gone, but not its log
         raise
 
 
@@ -75,7 +75,7 @@ def _open(path: str) -> BinaryIO | None:
 
 
 def _tail(path: str, file: BinaryIO | None, count: int) -> list[str]:
-    """Return the last lines of a log; if it was rotated not long ago, some are in the older ones."""
+    """Return the last lines of a log; if it was recently rotated, some are in the older ones."""
     lines = _lines(file) if file else []
     for name in plugin_logs.generations(path)[1:]:
         if len(lines) >= count:
@@ -92,8 +92,8 @@ def _lines(file: BinaryIO) -> list[str]:
 
 
 def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
-    """Print what is appended, also after the log was rotated: what the old one still has comes first."""
-    begun = b""  # a line that is not whole yet
+    """Print what is appended, also after a rotation: the rest of the old log comes first."""
+    begun = b""  # an incomplete line
     with opened:
         while True:
             is_over = file is not None and _age(path, file) != 0
@@ -112,7 +112,7 @@ def _follow(path: str, opened: ExitStack, file: BinaryIO | None) -> None:
 
 
 def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
-    """Open what came after a log that was rotated away: who writes much fills several between two looks."""
+    """Open the successor of a rotated log: a busy plugin fills several between two polls."""
     names = plugin_logs.generations(path)
     while True:
         age = _age(path, file)
@@ -124,7 +124,7 @@ def _successor(path: str, file: BinaryIO) -> BinaryIO | None:
 
 
 def _age(path: str, file: BinaryIO) -> int | None:
-    """Say how often a log was rotated since a file had its name; None if it is not kept any more."""
+    """Return how often a log was rotated since a file had its name; None if it is no longer kept."""
     own = os.fstat(file.fileno())
     for age, name in enumerate(plugin_logs.generations(path)):
         try:

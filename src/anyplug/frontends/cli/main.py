@@ -1,7 +1,6 @@
-"""The entry of the command line: finds the command's module, and imports nothing that it does not need.
+"""The entry point of the command line: find the command's module, and import nothing that it does not need.
 
-Built on argparse, because a command line that is called often has to start fast: click costs 38 ms of a
-start that is 14 ms without it.
+Built on argparse, because a command line that is called often must start fast: click adds 38 ms to a start of 14 ms.
 """
 
 import os
@@ -19,7 +18,7 @@ def main() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run a command; give its exit code."""
+    """Run a command; return its exit code."""
     _have_all_streams()
     if words == ["--version"]:
         print(f"anyplug {__version__}")
@@ -29,14 +28,14 @@ def run(words: list[str]) -> int:
             return code
         return _run(words)
     except BrokenPipeError:
-        _drop_output()  # whoever read our output has gone
+        _drop_output()  # the reader of our output has gone
         return 0
     except KeyboardInterrupt as interrupt:
         return _interrupted(interrupt)
     except RuntimeError as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
-        return _interrupted(error.__cause__)  # in the midst of a class, which an import was about to make
+        return _interrupted(error.__cause__)  # raised inside a class definition during an import
     except OSError as error:
         if "--debug" in words:
             raise
@@ -50,8 +49,8 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
 
 
 def _evaluate(words: list[str]) -> int | None:
-    """Run `eval` without the grammar, which takes longer to import than a decision takes; None if it needs that."""
-    from anyplug.frontends.cli.eval import quickly  # as above
+    """Run `eval` without the parser, whose import takes longer than a decision; None if it needs the parser."""
+    from anyplug.frontends.cli.eval import quickly  # for the same reason
 
     return quickly(words)
 
@@ -59,22 +58,22 @@ def _evaluate(words: list[str]) -> int | None:
 def _run(words: list[str]) -> int:
     _spare_typing_extensions()
     from anyplug.frontends.cli.cli_run import Session
-    from anyplug.frontends.cli.parsing import parse  # `--version` needs none of this
+    from anyplug.frontends.cli.parsing import parse  # `--version` does not need it
 
     try:
         options, command = parse(words)
         with Session(options) as session:
             return session.guarded(command)
     finally:
-        sys.stdout.flush()  # here, where it is no surprise if nobody reads any more
+        sys.stdout.flush()  # here, where it is expected that nobody reads any more
 
 
 def _have_all_streams() -> None:
-    """Stand in for streams that the caller closed, before a file of ours gets their numbers, lowest first."""
+    """Replace streams that the caller closed, before our files get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we run
-    # A tool's answer may have characters that the terminal's alphabet has not: they are shown as escapes.
+    # A tool's answer may contain characters that the terminal's encoding lacks: they are shown as escapes.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -82,14 +81,14 @@ def _have_all_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Let what Python still has buffered go nowhere: it must not raise once more."""
+    """Discard what Python still has buffered: it must not raise again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _spare_typing_extensions() -> None:
-    """Import msgspec without typing_extensions, a sixth of a command's start.
+    """Import msgspec without typing_extensions, which takes a sixth of a command's start.
 
-    It asks for two names there, and takes them from `typing` if there is none, which has had both since 3.11.
+    It imports two names from there, and falls back to `typing`, which has had both since 3.11.
     """
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # makes the import fail
@@ -100,7 +99,7 @@ def _spare_typing_extensions() -> None:
 
 def _fail(error: OSError) -> int:
     from anyplug.frontends.cli import render
-    from anyplug.model.errors import FAILED  # only where something failed
+    from anyplug.model.errors import FAILED  # only needed after a failure
 
     where = f": {error.filename}" if error.filename else ""
     render.error(f"{error.strerror or error}{where}", "`anyplug --debug ...` shows where it happened")

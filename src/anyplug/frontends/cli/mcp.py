@@ -40,7 +40,7 @@ class NoHost(AnyplugError):
 
 
 def serve(session: Session) -> int:
-    """Serve one agent until it closes stdin: in the host that is up, or in one of its own."""
+    """Serve one agent until it closes stdin: through the daemon, or with its own host."""
     options, address = session.options, Address(find_home(session.options.home).path)
     if may_attach() and (options.resident or address.is_answered()):
         try:
@@ -70,7 +70,7 @@ def _serve_alone(session: Session) -> int:
     view = View(session.catalog.home, session.options.profile, session.options.surface)
 
     async def work(host: "Host") -> int:
-        from anyio.to_thread import run_sync  # here already, with the host
+        from anyio.to_thread import run_sync  # already imported with the host
 
         host.warm_up()
         serve_stdio = await run_sync(_load)

@@ -1,6 +1,6 @@
 """What models read of tools, for the person who decides about them: names, descriptions, and texts in schemas.
 
-Before an approval it is shown up to a bound, with one line that says how much is not shown and which command shows it.
+Before an approval it is shown up to a limit, with one line that tells how much is hidden and which command shows it.
 """
 
 import re
@@ -14,15 +14,15 @@ from anyplug.frontends.cli.describe_plugin import named
 from anyplug.model.types import Tool
 from anyplug.model.untrusted_text import CUT
 
-MOST_TOOLS = 40  # that are named before an approval, so that what is asked for stays on the screen
-LONGEST = 1_000  # characters of one description, likewise
+MOST_TOOLS = 40  # named before an approval, so that the permissions stay on the screen
+LONGEST = 1_000  # characters of one description, for the same reason
 MOST_LINES = 20  # of one description
 ROOM = 6_000  # characters of all descriptions together
-FIRST = 300  # characters of a description that are shown even when there is no more room
+FIRST = 300  # characters of a description that are always shown
 
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _DIALECT = re.compile(r"https?://json-schema\.org/(?:draft[-/])?[\w-]{1,8}/schema#?")
-# The words of JSON Schema itself. Every other key is a name that somebody chose.
+# JSON Schema's own keywords. Every other key is a name that an author chose.
 _SCHEMA = (
     "$anchor $comment $defs $id $ref $schema additionalItems additionalProperties allOf anyOf const contains default "
     "definitions dependentRequired dependentSchemas deprecated description else enum examples exclusiveMaximum "
@@ -52,12 +52,12 @@ def shown(tools: Sequence[Tool], command: str) -> list[str]:
 
 
 def in_several_lines(tools: Sequence[Tool]) -> bool:
-    """Whether a list that has a line for each tool would leave something of their descriptions out."""
+    """Return whether a list with one line per tool would truncate their descriptions."""
     return any("\n" in tool.description.strip() for tool in tools)
 
 
 def arguments(tool: Tool) -> list[str]:
-    """Name each argument, with what it may be and what it is for, in all its lines."""
+    """Describe each argument in full: its type and its purpose."""
     properties = tool.input_schema.get("properties")
     required = tool.input_schema.get("required")
     if not isinstance(properties, dict):
@@ -75,7 +75,7 @@ def arguments(tool: Tool) -> list[str]:
 
 
 def rest_of_schemas(tool: Tool) -> list[tuple[str, list[str]]]:
-    """Return the schemas of a tool that have text which `arguments` does not show."""
+    """Return the schemas of a tool with text that `arguments` does not show."""
     given = {key: value for key, value in tool.input_schema.items() if key not in {"properties", "required"}}
     properties = tool.input_schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
@@ -110,8 +110,8 @@ def _in_schemas(tool: Tool) -> int:
 
 
 def _texts(schema: Any) -> Iterator[str]:
-    """Return all texts in a schema that its author chose."""
-    waiting = [schema]  # and no recursion: a stranger says how deep it is
+    """Yield all texts in a schema that its author chose."""
+    waiting = [schema]  # no recursion: an untrusted author decides how deep it is
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
@@ -124,7 +124,7 @@ def _texts(schema: Any) -> Iterator[str]:
 
 
 def _is_form(key: str, item: Any, schema: dict[str, Any]) -> bool:
-    """Whether a part of a schema has no words of its author."""
+    """Return whether a part of a schema contains no text of its author."""
     if key == "type":
         return all(isinstance(name, str) and name in _TYPES for name in (item if isinstance(item, list) else [item]))
     if key == "required":
@@ -134,7 +134,7 @@ def _is_form(key: str, item: Any, schema: dict[str, Any]) -> bool:
 
 
 def _kinds(schema: dict[str, Any]) -> str:
-    """Say in a few words what a schema lets in."""
+    """Describe in a few words what a schema accepts."""
     if isinstance(values := schema.get("enum"), list):
         return "|".join(value if isinstance(value, str) else _json(value) for value in values)
     choices = schema.get("anyOf") or schema.get("oneOf")

@@ -1,4 +1,4 @@
-"""`new`: a small plugin that works at once, to go on from."""
+"""`new`: create a plugin from a template."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from anyplug.manage import scaffold
 from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
-OLD_NAMES = {"cyclop-one": "cyclop"}  # that `new` took once
+OLD_NAMES = {"cyclop-one": "cyclop"}  # accepted by earlier versions
 LANGUAGES = tuple(dict.fromkeys(language for kind in scaffold.KINDS.values() for language in kind.languages))
 NO_NODE = "It needs Node, which is not installed: `pip install 'anyplug[node]'` installs it. Then:"
 
@@ -44,7 +44,7 @@ COMMANDS = {"new": _new}
 
 
 def new(session: Session) -> int:
-    """Write a plugin, and say how to go on."""
+    """Write a plugin and suggest the next commands."""
     options = session.options
     made = scaffold.draft(options.name, options.format, options.lang)
     path = os.path.normpath(os.path.join(os.path.expanduser(options.into), made.name))
@@ -70,7 +70,7 @@ def new(session: Session) -> int:
 
 
 def _next(session: Session, made: scaffold.Draft, path: str) -> list[str]:
-    """Return what one types now; what lies where plugins are found needs no second copy."""
+    """Return the next commands; a plugin in a searched folder need not be installed."""
     arguments = " ".join(f"{name}={shlex.quote(value)}" for name, value in scaffold.EXAMPLE.items())
     here = shlex.quote(path)
     roots = registry.standard_roots(find_home(session.options.home), os.getcwd())

@@ -1,4 +1,4 @@
-"""The command line's grammar: options of the program, then a command, then the command's own."""
+"""The command line's grammar: program options, then a command, then its own options."""
 
 import argparse
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Command = Callable[["Session"], int]
 
 TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
 BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--quiet", "--debug"}
-KEY_VALUE = "KEY=VALUE"  # how commands name a tool's arguments
+KEY_VALUE = "KEY=VALUE"  # how commands show a tool's arguments
 MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
 
@@ -29,9 +29,9 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors have a hint, and are JSON where that was asked for.
+    """A parser whose errors have a hint, and are JSON if requested.
 
-    Options that people reach for first are added to the parser itself, the others to `rest`, which help shows below.
+    Common options are added to the parser itself, the others to `rest`, which help shows below.
     """
 
     def __init__(self, prog: str, description: str, *, json: bool, epilog: str = "") -> None:
@@ -84,13 +84,13 @@ def usage(parser: argparse.ArgumentParser) -> str:
 
 
 def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
-    """Read the whole command line; exits on --help, --version and on what it does not understand."""
+    """Parse the whole command line; exits on --help, --version and errors."""
     at = command_at(words)
     is_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     parser = program_parser(json=is_json)
     options = parser.parse_args(words[:at])
     if options.version:
-        from anyplug import __version__  # only for those who ask
+        from anyplug import __version__  # only needed when asked for
 
         print(f"anyplug {__version__}")
         raise SystemExit(DONE)
@@ -107,7 +107,7 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     if name not in COMMANDS:
         _refuse(parser, name, rest)
     command_options, run = command_parser(name, json=is_json)
-    # People write options between a tool's arguments, too; but argparse forgets a `--` when it allows for that.
+    # People also write options between a tool's arguments; but argparse drops a `--` when it allows for that.
     read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
     read(rest, namespace=options)
     options.named, options.typed = name, rest
@@ -115,14 +115,14 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
 
 
 def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
-    """Report that there is no such command, and which one may have been meant."""
+    """Report an unknown command, and which one may have been meant."""
     message = f"there is no command '{name}'"
-    if name == "ext":  # zot's way: `zot ext list`
+    if name == "ext":  # zot's syntax: `zot ext list`
         meant = rest[0] if rest[:1] and rest[0] in COMMANDS else "COMMAND"
         parser.error(message, f"leave out zot's `ext`: `anyplug {meant}`")
     if name.startswith("/"):
         parser.error(message, f"`anyplug run {name}` runs a slash command")
-    from anyplug.frontends.cli.suggestions import suggestion  # only for those who mistype
+    from anyplug.frontends.cli.suggestions import suggestion  # only needed after a typo
 
     if meant := suggestion(name):
         purpose = COMMANDS[meant][1]
@@ -131,7 +131,7 @@ def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
 
 
 def program_parser(*, json: bool = False) -> Parser:
-    """Make the parser of the options before the command."""
+    """Create the parser of the options before the command."""
     parser = Parser(prog="anyplug", description=DESCRIPTION, epilog=_listing(), json=json)
     parser.usage = "anyplug [OPTIONS] COMMAND ..."
     parser.add_argument(
@@ -156,7 +156,7 @@ def program_parser(*, json: bool = False) -> Parser:
 
 
 def _listing() -> str:
-    """List the commands by group, each with its other names."""
+    """List the commands by group, each with its aliases."""
     shown = {name: ", ".join([name, *aliases_of(name)]) for name in COMMANDS}
     width = max(map(len, shown.values()))
     groups = [
@@ -167,7 +167,7 @@ def _listing() -> str:
 
 
 def command_parser(name: str, *, json: bool = False) -> tuple[Parser, Command]:
-    """Make one command's parser, and find what runs it."""
+    """Create one command's parser, and find the function that runs it."""
     module, purpose, example = COMMANDS[name]
     room = import_module(f"anyplug.frontends.cli.{module}")
     also = aliases_of(name)

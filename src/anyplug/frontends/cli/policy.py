@@ -1,4 +1,4 @@
-"""`policy`: for people who write policies."""
+"""`policy`: for policy authors."""
 
 import os
 from collections import Counter
@@ -67,9 +67,9 @@ COMMANDS = {"policy": _policy}
 
 
 def run(session: Session) -> int:
-    """Do what the action says."""
+    """Run the action."""
     action = session.options.action
-    # The engine is for those who use it.
+    # Imported here, because it loads the policy engine.
     from anyplug.frontends.cli import policy_trials as trials
     from anyplug.frontends.cli import policy_trust as trusting
 
@@ -88,7 +88,7 @@ def run(session: Session) -> int:
 
 
 def _init(session: Session) -> int:
-    from anyplug.frontends.cli import policy_trust as trusting  # as above
+    from anyplug.frontends.cli import policy_trust as trusting  # for the same reason
     from anyplug.policy.authoring import starter
     from anyplug.policy.paths import FOLDER
 
@@ -118,7 +118,7 @@ def _init(session: Session) -> int:
 
 
 def _own_root(session: Session, harness: str) -> str:
-    from anyplug.policy.engine import Engine, NoPolicies  # as above
+    from anyplug.policy.engine import Engine, NoPolicies  # for the same reason
     from anyplug.policy.evaluation import Options
 
     if session.options.what:
@@ -142,7 +142,7 @@ def _validate(session: Session) -> int:
         render.out(str(remark))
     if checked.is_valid:
         count = len(checked.held)
-        render.out(f"{count} {'policy' if count == 1 else 'policies'} can be used.")
+        render.out(f"{count} {'policy is' if count == 1 else 'policies are'} valid.")
         for place in places:
             render.out(f"  {place['policies']} for {place['harness']}, in {place['place']}")
     return 0 if checked.is_valid else FAILED
@@ -154,13 +154,13 @@ def _counted(checked: "Checked") -> list[dict[str, Any]]:
 
 
 def _inspect(session: Session) -> int:
-    from anyplug.policy.paths import FOLDER  # as above
+    from anyplug.policy.paths import FOLDER  # for the same reason
 
     checked = _checked(session)
     if not checked.is_valid:
         wrong = [str(remark) for remark in checked.remarks if remark.level == "error"]
         raise ConfigError(
-            "the policies cannot be used:\n" + "\n".join(wrong), "`anyplug policy validate` lists the problems"
+            "the policies are invalid:\n" + "\n".join(wrong), "`anyplug policy validate` lists the problems"
         )
     rows = [_row(held) for held in checked.held]
     if session.options.json:
@@ -189,7 +189,7 @@ def _path(held: "Held") -> str:
 
 
 def _checked(session: Session) -> "Checked":
-    from anyplug.frontends.cli.policy_scope import Place  # as above
+    from anyplug.frontends.cli.policy_scope import Place  # for the same reason
 
     if session.options.what:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The policies that a command of `policy` is about: those of the project around it, and the person's own."""
+"""The policies that a `policy` command is about: those of the surrounding project, and the user's own."""
 
 import os
 from typing import Any
@@ -21,7 +21,7 @@ VALIDATE = "`anyplug policy validate` lists the problems"
 
 
 class Place:
-    """A project's `.cupcake`, which need not be there if the person has policies for all projects."""
+    """A project's `.cupcake`, which may be missing if the user has policies for all projects."""
 
     def __init__(self, session: Session) -> None:
         """Find it. Raises ConfigError if there are no policies at all."""
@@ -54,7 +54,7 @@ class Place:
         return validate.check(self.engine, self.root, self._options, self._harness)
 
     def harness(self, path: str = "") -> str:
-        """Say for whose events a file is: as the person says, by where it lies, or whoever has policies here."""
+        """Return whose events a file is for: as the user says, by its folder, or the only agent with policies here."""
         if self._harness:
             return self._harness
         roots = [self.root, *(own.root for name, own in self.own.items() if name != OURS)]
@@ -64,11 +64,11 @@ class Place:
         return said or next(iter(validate.harnesses(self.engine, self.root, self._options)), HARNESSES[0])
 
     def is_own(self, path: str) -> bool:
-        """Whether a file lies among the person's own policies."""
+        """Return whether a file is among the user's own policies."""
         return any(is_within(os.path.realpath(path), os.path.realpath(own.root)) for own in self.own.values())
 
     def trial(self, harness: str, root: str = "") -> Trial:
-        """Return a trial of what is in force, here or in another place. Raises RegoErrors."""
+        """Return a trial of what is in force, here or elsewhere. Raises RegoErrors."""
         return of_place(self.engine, root or self.root, harness, self._options)
 
     def trial_here(self, harness: str) -> Trial:
@@ -79,7 +79,7 @@ class Place:
             raise unusable(error) from error
 
     def in_force(self, event: Event, given: dict[str, Any], signals: dict[str, Any] | None) -> Decision | None:
-        """Decide about an event as `anyplug eval` does now; None if no copy was accepted that could decide too."""
+        """Decide about an event as `anyplug eval` does now; None if there is no accepted copy that also decides."""
         if accepted_copies.record_of(self._home, self.folder) is None:
             return None
         whole = completed(given, self.folder, event.harness)
@@ -89,7 +89,7 @@ class Place:
             raise ConfigError(str(error), error.hint) from error
 
     def trial_alone(self, harness: str, *, is_own: bool) -> Trial:
-        """Return a trial of the project's policies without the person's, or the other way round. Raises ConfigError."""
+        """Return a trial of the project's policies without the user's, or vice versa. Raises ConfigError."""
         nothing = Source(root=self.root, stamps={self.root: None})
         try:
             return Trial(
@@ -103,5 +103,5 @@ class Place:
 
 
 def unusable(error: Exception) -> ConfigError:
-    """Say that policies cannot be used, and why."""
-    return ConfigError(f"the policies cannot be used:\n{error}", VALIDATE)
+    """Return an error that explains why policies are invalid."""
+    return ConfigError(f"the policies are invalid:\n{error}", VALIDATE)

@@ -1,4 +1,4 @@
-"""`policy test`, `explain` and `replay`: policies on events that nobody waits for."""
+"""`policy test`, `explain` and `replay`: try policies on events without an agent."""
 
 import os
 import sys
@@ -17,11 +17,11 @@ from anyplug.policy.authoring.trial import Explained, Trial
 from anyplug.policy.event_log import Recordings
 from anyplug.rego import RegoErrors
 
-GIVE_EVENT = "give a file, JSON, or - to read it from stdin"
+GIVE_EVENT = "pass a file, JSON, or - to read it from stdin"
 
 
 def test(session: Session) -> int:
-    """Run examples: those of the project, of the person where there is no project, or those in what is named."""
+    """Run examples: the project's, the user's if there is no project, or those in the named file or folder."""
     place, given = Place(session), session.options.what
     files = _examples(place, given)
     if not files:
@@ -62,7 +62,7 @@ def _examples(place: Place, given: str | None) -> list[str]:
 
 
 def explain(session: Session) -> int:
-    """Decide about an event, and say how that came about."""
+    """Decide about an event, and explain the decision."""
     options = session.options
     if not options.what:
         raise UsageError("explain needs an event", GIVE_EVENT)
@@ -159,7 +159,7 @@ def replay(session: Session) -> int:
         done = event_replay.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
     except RegoErrors as error:
         raise ConfigError(
-            f"the candidate cannot be used:\n{error}", "fix the lines named above, then run it again"
+            f"the candidate is invalid:\n{error}", "fix the lines named above, then run it again"
         ) from error
     if options.json:
         session.print_json(done)
@@ -171,7 +171,7 @@ def replay(session: Session) -> int:
             render.out(f"    {render.line(change.reason)}")
     render.out(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided differently.")
     where = "in all projects" if candidate.is_own else "in this project"
-    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "beside the others"
+    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "next to the others"
     session.note(render.line(f"the candidate was used {stands}, for events of {harness} {where}"))
     if not done.events:
         session.note(

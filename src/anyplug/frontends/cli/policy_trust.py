@@ -1,6 +1,6 @@
-"""`policy trust`: a person accepts policies as they are, with the commands that these run.
+"""`policy trust`: accept policies as they are, with the commands that they run.
 
-What is shown is read once, and exactly that is accepted: files that change while the question stands are shown again.
+The files are read once, and exactly what is shown is accepted: files that change in the meantime are shown again.
 """
 
 import difflib
@@ -27,7 +27,7 @@ QUESTION = "Accept these policies?"
 
 
 class Place:
-    """A project's policies or the person's own, as they were read once, and what was accepted of them."""
+    """A project's policies or the user's own, as read once, and what was accepted of them."""
 
     def __init__(self, home: str, root: str, *, is_own: bool = False) -> None:
         """Read them. Raises ConfigError if their files keep changing."""
@@ -64,23 +64,23 @@ class Place:
 
     @property
     def changing(self) -> list[str]:
-        """The files with rules that change calls, or that tell the model something."""
+        """The files with rules that change calls, or that add context for the model."""
         return list(dict.fromkeys(file for source in self.reading.sources.values() for file in _changing(source)))
 
     def check(self) -> None:
-        """Raise ConfigError if the policies cannot be used: what is broken cannot be accepted."""
+        """Raise ConfigError if the policies are invalid, because those cannot be accepted."""
         for name, source in self.reading.sources.items():
             if os.path.isdir(os.path.join(self.root, "policies", name)):
                 try:
                     own_set(source, name) if self.is_own else project_set(source, name)
                 except RegoErrors as error:
                     raise ConfigError(
-                        f"these policies cannot be used, so they cannot be accepted:\n{error}",
-                        "`anyplug policy validate` lists everything that is wrong",
+                        f"these policies are invalid, so they cannot be accepted:\n{error}",
+                        "`anyplug policy validate` lists all problems",
                     ) from error
 
     def keep(self, *, trusted: bool, unconfined: bool = False) -> None:
-        """Accept what was read, and nothing else. Raises StoreError."""
+        """Accept exactly what was read. Raises StoreError."""
         try:
             if self.is_there:
                 accepted_copies.keep(self.home, self.reading, trusted=trusted, unconfined=unconfined)
@@ -88,7 +88,7 @@ class Place:
                 accepted_copies.forget(self.home, self.folder)
         except OSError as error:
             raise StoreError(
-                f"cannot keep what you accepted in {self.home}: {error.strerror}", "check the folder's permissions"
+                f"cannot store what you accepted in {self.home}: {error.strerror}", "check the folder's permissions"
             ) from error
 
     def again(self) -> "Place":
@@ -109,7 +109,9 @@ def trust(session: Session) -> int:
     if not place.is_trusted or options.allow_unconfined:
         if options.yes:
             told = [] if options.json else _told(place)
-            place.keep(trusted=True, unconfined=options.allow_unconfined)  # first: whoever reads along may leave early
+            place.keep(
+                trusted=True, unconfined=options.allow_unconfined
+            )  # first: a reader of our output may leave early
             _print(told)
         else:
             place = _asked(session, place)
@@ -140,12 +142,15 @@ def _named(session: Session) -> Place:
 
 
 def _asked(session: Session, place: Place) -> Place:
-    """Show policies until a person accepts what is there; gives what was shown."""
+    """Show policies until a person accepts what is there; return what was shown."""
     while True:
         if not session.options.json:
             _show(place)
         if not terminal.can_ask():
-            refuse("trust needs your answer, and this is not a terminal", f"`{place.command} --yes` answers it")
+            refuse(
+                "trust needs your answer, but this is not a terminal",
+                (f"accept without asking with `{place.command} --yes`"),
+            )
         if not session.confirm(QUESTION):
             refuse("nothing was accepted", f"`{place.command}` asks again")
         now = place.again()
@@ -158,14 +163,14 @@ def _asked(session: Session, place: Place) -> Place:
 
 
 def offer(session: Session, root: str) -> None:
-    """Ask at once whether a project is trusted, where somebody can be asked; else say how."""
+    """Ask whether a project is trusted if there is somebody to ask; otherwise show how to do it later."""
     place = Place(find_home(session.options.home).path, root)
     if place.is_trusted or not place.is_there:
         return
     try:
         place.check()
     except ConfigError:
-        return  # whoever connects is told so anyway
+        return  # the person who connects is told anyway
     if terminal.can_ask() and not session.options.json:
         _show(place)
         if session.confirm(QUESTION):
@@ -177,12 +182,12 @@ def offer(session: Session, root: str) -> None:
 
 
 def accept_own(session: Session, root: str, *, is_own: bool = False) -> None:
-    """Accept what this program has just written into an empty place, as the person asked it to."""
+    """Accept what this program has just written into an empty place at the person's request."""
     Place(find_home(session.options.home).path, root, is_own=is_own).keep(trusted=True)
 
 
 def remind(session: Session, root: str = "") -> None:
-    """Say what of a project's policies waits for a person's word."""
+    """Show which parts of a project's policies wait for a person's acceptance."""
     home = find_home(session.options.home).path
     start = "" if root else session.options.policy_dir or "."
     for found in [root] if root else [one.root for one in policy_folders.around(start, home)][:1]:
@@ -206,7 +211,7 @@ def _print(told: list[tuple[bool, str]]) -> None:
 
 
 def _told(place: Place) -> list[tuple[bool, str]]:
-    """Return what a person has to see before they agree, and whether each text is the policies' own."""
+    """Return what a person must see before agreeing, and whether each text is the policies' own."""
     told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which no longer exists"))]
     if commands := place.commands:
         told.append((False, f"commands that they run, {UNCONFINED if place.is_own else SANDBOX}:"))

@@ -1,8 +1,8 @@
 """Text for people: lines, tables, errors, and a little colour where a terminal wants it. No meaning by colour alone.
 
-All output of the command line goes through here, and everything is taken for a stranger's text: what is one line in a
-call is one line on the screen, with hidden characters shown as escapes, so that no plugin can write a line of ours.
-Only `trusted` prints as it is, and `data` what a plugin returned to a program that reads it.
+All output of the command line goes through here, and all text is treated as untrusted: one line in a call is one line
+on the screen, with hidden characters shown as escapes, so that no plugin can imitate a line of ours. Only `trusted`
+prints text as it is, and `data` what a plugin returned to a program that reads it.
 """
 
 import os
@@ -17,16 +17,16 @@ from anyplug.model.untrusted_text import escaped_json, for_people, lines_for_peo
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
-USUAL_WIDTH = 80  # where a terminal does not say
+USUAL_WIDTH = 80  # if the terminal does not tell
 MINUTE, HOUR = 60, 3600  # seconds
 LONGEST_CELL = 500  # characters of a table's cell
 TAB = 8  # columns
 ESCAPE = 10  # characters of the longest escape
-WIDE_IF_PIPED = 200  # programs that read text lines want them whole
+WIDE_IF_PIPED = 200  # programs that read lines want them whole
 
-QUOTE = "| "  # before each line of a text that a plugin wrote
-HANG = 4  # spaces before what does not fit into a line of the terminal
-NARROW = 0x1100  # from this character on, many take two cells
+QUOTE = "| "  # before each line of a plugin's text
+HANG = 4  # indentation of continuation lines
+NARROW = 0x1100  # from this character on, many are two cells wide
 
 STATE_COLOURS = {
     "approved": "32",
@@ -52,7 +52,7 @@ def heading(text: str) -> None:
 
 
 def say(*lines: str, fold: bool = False) -> None:
-    """Print lines to stderr; `fold` those that a plugin can make long: what a terminal breaks begins in column 0."""
+    """Print lines to stderr; `fold` those that a plugin can make long, because a terminal wraps to column 0."""
     for line in lines:
         print("\n".join(_folded(for_people(line), sys.stderr)) if fold else for_people(line), file=sys.stderr)
     sys.stderr.flush()
@@ -64,14 +64,14 @@ def ask(question: str) -> None:
 
 
 def quote(text: str) -> None:
-    """Print several lines of a plugin's own, each marked as such."""
+    """Print several lines of a plugin's text, each marked as such."""
     for line in lines_for_people(text, QUOTE):
         print("\n".join(_folded(line, sys.stdout, QUOTE)))
     sys.stdout.flush()
 
 
 def say_quoted(text: str) -> None:
-    """Print a stranger's text to stderr, whole and with each line marked, for who must read it before they agree.
+    """Print an untrusted text to stderr, whole and with each line marked, for a person to read before agreeing.
 
     Tabs stay; every other hidden character is shown as an escape.
     """
@@ -85,7 +85,7 @@ def say_quoted(text: str) -> None:
 
 
 def stream(text: str) -> None:
-    """Print lines that a plugin wrote and that are all a command prints; a person sees them marked."""
+    """Print lines of a plugin that are a command's only output; on a terminal they are marked."""
     for line in text.split("\n"):
         shown = for_people(line.expandtabs(TAB).rstrip())
         print(QUOTE + shown if sys.stdout.isatty() else shown)
@@ -105,9 +105,9 @@ def trusted(text: str) -> None:
 def table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = (), *, ours: bool = False
 ) -> None:
-    """Print rows in columns; the last column wraps. `below` has lines for each row, which stand under it.
+    """Print rows in columns; the last column wraps. `below` has further lines for each row.
 
-    `ours`: what stands in the first column is our own.
+    `ours`: the first column is our own text.
     """
     rows = [
         [
@@ -131,9 +131,9 @@ def table(
 
 
 def fields(pairs: Sequence[tuple[str, str | Sequence[str]]], *, whole: bool = False) -> None:
-    """Print names and values, one below the other; what has no value is left out. A list has a line for each item.
+    """Print names and values, one per line; skip empty values. A list has a line for each item.
 
-    `whole`: however long they are.
+    `whole`: without truncation.
     """
     shown = [(name, _lines_of(value, whole=whole)) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
@@ -154,7 +154,7 @@ def _lines_of(value: str | Sequence[str], *, whole: bool) -> list[str]:
 
 
 def error(message: str, hint: str) -> None:
-    """Print an error and its cure; further lines of a message are a plugin's, or as good as."""
+    """Print an error and its hint; further lines of a message are treated as a plugin's."""
     first, *more = lines_for_people(message.strip(), "")
     print(f"{style('31', 'error:', sys.stderr)} {first}", file=sys.stderr)
     for line in more:
@@ -164,16 +164,16 @@ def error(message: str, hint: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Say for how long something has been so."""
+    """Format a duration."""
     if seconds < MINUTE:
         return f"{seconds:.0f} s"
     return f"{seconds / MINUTE:.0f} min" if seconds < HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def data(text: str) -> None:
-    """Print what a plugin returned: as it is for a program, and on a terminal without orders to it.
+    """Print what a plugin returned: unchanged for a program, without escape sequences on a terminal.
 
-    Those could fill the clipboard, which is a permission of its own, or rewrite what was said before.
+    Those could fill the clipboard, which needs its own permission, or overwrite earlier output.
     """
     if sys.stdout.isatty():
         text = "\n".join(_with_tabs(line) for line in text.replace("\r\n", "\n").split("\n"))
@@ -181,17 +181,17 @@ def data(text: str) -> None:
 
 
 def _with_tabs(line: str) -> str:
-    """Show what is hidden in a line, however long it is, but for tabs."""
+    """Escape hidden characters in a line of any length, except for tabs."""
     return "\t".join(for_people(part, len(part) * ESCAPE) for part in line.split("\t"))
 
 
 def line(text: str) -> str:
-    """Put a text that has several lines, such as a description, into one."""
+    """Join a text with several lines, such as a description, into one."""
     return for_people(" ".join(text.split()))
 
 
 def paint_state(line: str) -> str:
-    """Colour the word that says where a plugin stands."""
+    """Colour the word for a plugin's state."""
     if not _colours(sys.stdout):
         return line
     for state, colour in STATE_COLOURS.items():
@@ -200,12 +200,12 @@ def paint_state(line: str) -> str:
 
 
 def style(code: str, text: str, stream: object = None) -> str:
-    """Wrap a text in a colour, if the terminal has any."""
+    """Colour a text, if the terminal supports it."""
     return f"\x1b[{code}m{text}\x1b[0m" if _colours(stream or sys.stdout) else text
 
 
 def count(number: int, noun: str) -> str:
-    """Say how many of something there are."""
+    """Return a number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -47,7 +47,7 @@ def run(session: Session) -> int:
 def reload(session: Session) -> int:
     """Restart plugins in the daemon."""
     if session.options.name:
-        session.plugin(session.options.name)  # a name that leads nowhere is an error of its own
+        session.plugin(session.options.name)  # an unknown name is a separate error
     resident = session.attach()
     if resident is None:
         raise NoResidentHost(
@@ -64,7 +64,7 @@ def reload(session: Session) -> int:
 
 
 def _list(session: Session) -> int:
-    from anyplug.frontends.cli.list import say_who_is_missing  # what is only run needs none of it
+    from anyplug.frontends.cli.list import say_who_is_missing  # not needed to run a command
 
     snapshot = session.running_snapshot()
     runnable = [(command, entry) for command, entry in snapshot.commands.values() if entry.state == "approved"]

@@ -1,4 +1,4 @@
-"""`secret`: values that are stored for a plugin's variables. They are never an argument, never shown, never printed."""
+"""`secret`: store values for a plugin's variables. They are never passed as an argument, shown or printed."""
 
 import sys
 
@@ -29,7 +29,7 @@ COMMANDS = {"secret": _secret}
 
 
 def secret(session: Session) -> int:
-    """Store, forget and list secrets."""
+    """Store, delete and list secrets."""
     options, entry = session.options, session.plugin(session.options.name)
     secrets = session.catalog.secrets
     for name in options.unset:
@@ -50,13 +50,13 @@ def _store(session: Session, entry: Entry, name: str) -> None:
             "a secret cannot be an argument, because other programs can see those",
             f"`anyplug secret {entry.name} {name.partition('=')[0]}` asks for the value, or reads it from a pipe",
         )
-    check(name, "a value")  # of the name, before anybody types
+    check(name, "a value")  # check the name before anybody types
     value = _typed_in(name) if sys.stdin.isatty() else _piped_in(name)
     session.catalog.secrets.set(entry.plugin, name, value)
 
 
 def _typed_in(name: str) -> str:
-    import getpass  # only where somebody types
+    import getpass  # only needed for typing
 
     try:
         return getpass.getpass(f"{name} (not shown): ")
@@ -65,12 +65,12 @@ def _typed_in(name: str) -> str:
 
 
 def _piped_in(name: str) -> str:
-    """Read all there is, because a key may have several lines; the newline at its end is the pipe's."""
+    """Read all of stdin, because a key may have several lines; drop the final newline."""
     raw = sys.stdin.buffer.read(LARGEST + 2)
     try:
         return raw.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise UsageError(f"the value of {name} is not text in UTF-8", "encode it, for example as base64") from error
+        raise UsageError(f"the value of {name} is not UTF-8 text", "encode it, for example in base64") from error
 
 
 def _report(session: Session, entry: Entry) -> None:
@@ -88,4 +88,4 @@ def _report(session: Session, entry: Entry) -> None:
     render.table(("VARIABLE", "KEPT IN", "GRANTED"), rows)
     for name in places:
         if name not in granted:
-            session.note(f"hint: `anyplug grant {entry.name} env:{name}` gives it to the plugin")
+            session.note(f"hint: pass it to the plugin with `anyplug grant {entry.name} env:{name}`")

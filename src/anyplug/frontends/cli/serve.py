@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from anyplug.frontends.daemon.daemon import Resident
     from anyplug.frontends.daemon.mcp_over_http import Web
 
-STOP_S = 30.0  # plugins are given some seconds to end in order
-SETTLE_S = 10.0  # for one that comes up or ends to be up or gone
+STOP_S = 30.0  # plugins get some seconds to end in order
+SETTLE_S = 10.0  # for one that is starting or ending
 LOOK_S = 0.02
 
 
 class NotUp(AnyplugError):
-    """The resident host does not come up, or does not go."""
+    """The daemon does not start, or does not stop."""
 
     code = "unavailable"
 
@@ -67,7 +67,7 @@ def serve(session: Session) -> int:
     if session.options.detach:
         return _detach(session)
     session.leave_signals()
-    import anyio  # only here: a client of the resident host needs no event loop
+    import anyio  # only here: a client of the daemon needs no event loop
 
     from anyplug.frontends.daemon.daemon import Resident  # with the host
 
@@ -89,11 +89,11 @@ async def _stay(session: Session, resident: "Resident", web: "Web | None") -> No
 
 
 def _web(session: Session) -> "Web":
-    """Listen over HTTP, and find or make the token. Raises UsageError and ConfigError."""
+    """Listen over HTTP, and find or create the token. Raises UsageError and ConfigError."""
     from anyplug.frontends.daemon.hosts import Key
     from anyplug.frontends.daemon.mcp_over_http import Web
     from anyplug.frontends.http.listener import listen, parse_address
-    from anyplug.frontends.http.token import read_token, renew_token  # only who serves over HTTP needs all this
+    from anyplug.frontends.http.token import read_token, renew_token  # only needed over HTTP
 
     options, home = session.options, find_home(session.options.home)
     settings = home.read_settings().http
@@ -127,7 +127,7 @@ def _detach(session: Session) -> int:
         except NotStarted as error:
             raise NotUp(f"the daemon did not start: {error}", error.hint or f"its log is {address.log}") from error
     with connection:
-        peer = credentials(connection)  # whoever listens knows it best; a file may be that of another
+        peer = credentials(connection)  # the listening process knows it best; the file may be another's
         pid = peer[0] if peer is not None else (address.read() or {}).get("pid")
     if session.options.json:
         session.print_json({"up": True, "pid": pid, "started": is_new})
@@ -141,7 +141,7 @@ def _detach(session: Session) -> int:
 
 
 def _refuse_what_needs_http(options: "Namespace") -> None:
-    """See to it that nothing that was asked for is left out in silence; raises UsageError."""
+    """Make sure that no requested option is silently ignored; raises UsageError."""
     if options.http:
         return
     given = {
@@ -160,13 +160,13 @@ def _refuse_what_needs_http(options: "Namespace") -> None:
 
 
 def _words_for_the_program(options: "Namespace") -> list[str]:
-    """Return the words that say which plugins to use, for another process."""
+    """Return the options that select plugins, for another process."""
     words = [word for path in options.plugin for word in ("--plugin", os.path.abspath(os.path.expanduser(path)))]
     return [*words, "--no-discover"] if options.no_discover else words
 
 
 def _words_for_http(options: "Namespace") -> list[str]:
-    """Return the words that say how to serve over HTTP, for another process."""
+    """Return the options for HTTP, for another process."""
     if not options.http:
         return []
     named = {"--http": options.http, "--tls-cert": options.tls_cert, "--tls-key": options.tls_key}
@@ -180,11 +180,11 @@ def stop(session: Session) -> int:
     address = Address(find_home(session.options.home).path)
     resident = _reach(session, address)
     if resident is not None:
-        with resident, suppress(HostGone):  # whoever was faster, it ends
+        with resident, suppress(HostGone):  # another client may have stopped it first
             host = process_identity.of(resident.pid)
             resident.stop()
         until = time.monotonic() + STOP_S
-        while address.is_held() and process_identity.is_alive(host):  # an agent may have started the next one already
+        while address.is_held() and process_identity.is_alive(host):  # an agent may have already started the next one
             if time.monotonic() > until:
                 raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
             time.sleep(LOOK_S)
@@ -213,7 +213,7 @@ def status(session: Session) -> int:
 
 
 def _status_of(session: Session) -> dict[str, Any] | None:
-    """Ask the resident host how it does; None if none is up."""
+    """Return the daemon's status; None if it is not running."""
     while (resident := _reach(session, Address(find_home(session.options.home).path))) is not None:
         with resident, suppress(HostGone):  # it has just ended; there may be another one
             return resident.status()
@@ -221,7 +221,7 @@ def _status_of(session: Session) -> dict[str, Any] | None:
 
 
 def _reach(session: Session, address: Address) -> Attached | None:
-    """Attach to the resident host, to speak about itself; None if none is up. Raises NotUp if it does not answer."""
+    """Attach to the daemon as a control client; None if it is not running. Raises NotUp if it does not answer."""
     until = time.monotonic() + SETTLE_S
     while (resident := session.attach("control")) is None and address.is_held():
         if time.monotonic() > until:
@@ -243,7 +243,7 @@ def _show(said: dict[str, Any]) -> None:
             ),
             ("projects", [", with ".join([one["folder"], *one["plugins"]]) for one in said["projects"]]),
             ("settings", said["settings"] or ""),
-            # Nobody has looked for any before somebody was attached in some folder.
+            # Plugins are only known once a client was attached in some folder.
             ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),
             ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the daemon"),
             ("calls", f"{said['calls']}, {said['errors']} failed"),

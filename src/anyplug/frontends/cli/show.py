@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from anyplug.launch.assessment import Protection
 
 MIB, GIB = 1 << 20, 1 << 30
-LARGE = 100 << 20  # bytes of a snapshot that are worth a word
+LARGE = 100 << 20  # bytes of a snapshot that are worth mentioning
 SNAPSHOT_LATER = "a read-only snapshot, created when it is approved or first started"
-SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits that are bytes
+SIZES = frozenset({"memory", "file_size", "disk", "tmp"})  # the limits in bytes
 
 
 def _show(parser: Parser) -> Command:
@@ -96,7 +96,7 @@ def show(session: Session) -> int:
 
 
 def _withheld(variables: dict[str, str]) -> list[str]:
-    """Name the variables that it does not see, by the reason."""
+    """List the variables that it does not see, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for name, why in variables.items():
         by_reason.setdefault(why, []).append(name)
@@ -104,10 +104,10 @@ def _withheld(variables: dict[str, str]) -> list[str]:
 
 
 def _held_by(session: Session, entry: Entry) -> "Protection | None":
-    """Find out what holds a plugin, or would hold it if all that it asks for were granted."""
+    """Assess how a plugin is confined, or would be if everything it asks for were granted."""
     if entry.state in {"broken", "shadowed"}:
         return None
-    from anyplug.launch.assessment import assess  # brings an event loop along, and only `show` and `approve` need it
+    from anyplug.launch.assessment import assess  # imports an event loop, and only `show` and `approve` need it
 
     standing = entry.standing
     if entry.state in {"new", "denied"}:
@@ -116,7 +116,7 @@ def _held_by(session: Session, entry: Entry) -> "Protection | None":
 
 
 def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence[str]]]:
-    """Say for people what holds a plugin, and what its grants open."""
+    """Describe how a plugin is confined, and what its grants open."""
     said = {
         "confined": "yes, by " + ", ".join(held_by.layers),
         "partly": f"only in part, by {', '.join(held_by.layers) or 'nothing'}, because you allowed it",
@@ -134,9 +134,9 @@ def _confinement_fields(held_by: "Protection") -> list[tuple[str, str | Sequence
 
 
 def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", digest: str) -> list[tuple[str, str]]:
-    """Say what runs, and where that keeps what it writes into its folder."""
+    """Describe what runs, and where it keeps what it writes into its folder."""
     from anyplug.home.code_snapshots import Snapshots
-    from anyplug.launch.own_folder import writes_aside  # here already, with the protection
+    from anyplug.launch.own_folder import writes_aside  # already imported with the protection
 
     plugin, store = entry.plugin, Snapshots(session.catalog.home.path)
     if plugin.is_file:
@@ -147,11 +147,11 @@ def _own_folder_fields(session: Session, entry: Entry, held_by: "Protection", di
     large = f", {size >> 20} MiB" if size >= LARGE else ""
     runs = f"{store.path(digest)} (a read-only snapshot of what was approved{large})" if size else SNAPSHOT_LATER
     aside = session.catalog.home.beside(plugin) if writes_aside(plugin, entry.standing) else ""
-    return [("runs", runs), ("writes", f"{aside} (laid over its folder)" if aside else "")]
+    return [("runs", runs), ("writes", f"{aside} (overlaid on its folder)" if aside else "")]
 
 
 def _limit(name: str, value: int) -> str:
-    """Say a limit as a person would."""
+    """Format a limit for people."""
     if name in SIZES:
         unit, size = ("GiB", GIB) if value >= GIB and value % GIB == 0 else ("MiB", MIB)
         return f"{name.replace('_', ' ')} {value / size:g} {unit}"
@@ -168,8 +168,8 @@ def _look_at_running(session: Session, plugin: Plugin) -> tuple[Entry, dict[str,
 
 
 async def _look_at(host: "Host", plugin: Plugin) -> tuple[Entry, dict[str, Any]]:
-    """Start a plugin that stays up, and look at what it does."""
-    places = await host.peers.look_in(plugin, retry=False)  # this host has tried it just now
+    """Start a long-running plugin and return its state."""
+    places = await host.peers.look_in(plugin, retry=False)  # this host has just tried it
     return host.snapshot.plugin(plugin.path), process_shape(places)
 
 
@@ -204,7 +204,7 @@ def _digest(session: Session, entry: Entry) -> str:
 
 
 def _data(session: Session, entry: Entry) -> str:
-    """Say where a plugin keeps its data if the folder of its name is another plugin's, and whose."""
+    """Return where a plugin keeps its data if another plugin owns the folder of its name, and which one."""
     plugin, home = entry.plugin, session.catalog.home
     if entry.state == "broken" or not plugin.format:
         return ""
@@ -228,7 +228,7 @@ def _tier(plugin: Plugin, approval: "Approval | None") -> str:
 
 
 def _approval(approval: "Approval | None") -> list[str]:
-    """Say what a person allowed beyond the approval itself."""
+    """Describe what a person allowed beyond the approval itself."""
     if approval is None:
         return []
     unconfined = "may run where its permissions cannot be enforced (--allow-unconfined)"

@@ -1,4 +1,4 @@
-"""Suggest a command for a word that is none: by what it means, then by how it is spelled."""
+"""Suggest a command for an unknown word: by meaning, then by spelling."""
 
 from difflib import get_close_matches
 
@@ -45,7 +45,7 @@ MEANT = {
 
 
 def suggestion(word: str) -> str:
-    """Return the command that somebody probably wanted, or nothing."""
+    """Return the command that was probably meant, or an empty string."""
     typed = word.lower().replace("_", "-")
     for command, words in MEANT.items():
         if typed in words.split():

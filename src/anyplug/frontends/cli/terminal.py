@@ -1,4 +1,4 @@
-"""The person at the terminal: what they are told, and what they answer. On stderr, because stdout is for data."""
+"""Talk to the person at the terminal, on stderr because stdout is for data."""
 
 import sys
 
@@ -6,20 +6,20 @@ from anyplug.frontends.cli import render
 
 
 def can_ask() -> bool:
-    """Whether a person sits at the other end."""
+    """Return whether there is a person to ask."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def say(*lines: str, fold: bool = False) -> None:
-    """Tell them what they have to know."""
+    """Show a message."""
     render.say(*lines, fold=fold)
 
 
 def put(question: str) -> None:
-    """Put a question without waiting for the answer."""
+    """Print a question without waiting for the answer."""
     render.ask(question)
 
 
 def answer() -> str:
-    """Read their line; an empty one if they have none to give."""
+    """Read a line; empty if there is none."""
     return sys.stdin.readline().rstrip("\n")

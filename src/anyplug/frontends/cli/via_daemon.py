@@ -1,4 +1,4 @@
-"""One run of the command line that is attached to the resident host: asks it, and answers what it asks the person.
+"""One run of the command line attached to the daemon: send requests, and relay its questions to the person.
 
 Plain blocking reads, because one command does one thing: that starts in half the time of an event loop.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from anyplug.call.chains import ChainOutcome, Step
     from anyplug.call.slash_commands import CommandOutcome
 
-CONTROL_S = 10.0  # for a host to answer those who only ask how it does: nothing is opened for them
+CONTROL_S = 10.0  # for answers to control clients, for which no host is opened
 
 T = TypeVar("T")
 
 
 class Refused(AnyplugError):
-    """What the resident host answered in place of a result."""
+    """The daemon's error answer."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -36,7 +36,7 @@ class Refused(AnyplugError):
 
 
 class HostGone(AnyplugError):
-    """The resident host ended while it was asked."""
+    """The daemon ended before it answered."""
 
     code = "unavailable"
 
@@ -58,12 +58,12 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attached:
-    """The resident host, as a command sees it."""
+    """The daemon, as a command sees it."""
 
     def __init__(
         self, connection: socket.socket, *, note: Callable[[str], None], ask: Callable[[Question], Answer]
     ) -> None:
-        """`note` hears what a person should know; `ask` is asked where they have to agree."""
+        """`note` is called with messages for the person; `ask` is called when they must agree."""
         self._connection = connection
         self._lines = connection.makefile("rb")
         self._note = note
@@ -79,12 +79,12 @@ class Attached:
         self.close()
 
     def close(self) -> None:
-        """Leave; what is under way is cancelled."""
+        """Disconnect; running requests are cancelled."""
         self._lines.close()
         self._connection.close()
 
     def attach(self, kind: str = "cli", **options: Any) -> bool:
-        """Say who we are; False if it does not serve us as we would be served without it. Raises Refused."""
+        """Attach; return False if it does not serve us as we would serve ourselves. Raises Refused."""
         self._connection.settimeout(CONTROL_S if kind == "control" else START_S)
         try:
             self._connection.sendall(hello(kind, **options))
@@ -95,7 +95,7 @@ class Attached:
         except (OSError, ValueError):
             return False
         if kind != "control":
-            self._connection.settimeout(None)  # calls have limits of their own
+            self._connection.settimeout(None)  # calls have their own limits
         error = welcome.get("error")
         if error is not None and error["code"] != "unavailable":
             raise Refused(**error)
@@ -113,42 +113,42 @@ class Attached:
         return self._asked(Result, "call", name=name, arguments=arguments)
 
     def find(self, name: str) -> Found:
-        """Return what a name leads to; with a slash, commands that are about to be registered count."""
+        """Look up a name; with a slash, wait for commands that are about to be registered."""
         return self._asked(Found, "find", name=name)
 
     def run(self, line: str) -> "CommandOutcome":
         """Run a slash command."""
-        from anyplug.call.slash_commands import CommandOutcome  # brings an event loop along, and calls need none
+        from anyplug.call.slash_commands import CommandOutcome  # imports an event loop, which calls do not need
 
         return self._asked(CommandOutcome, "run", line=line)
 
     def chain(self, steps: "tuple[Step, ...]", on_step: Callable[[int, Result], None]) -> "ChainOutcome":
-        """Run a chain; `on_step` hears of each step's end."""
-        from anyplug.call.chains import ChainOutcome  # as above
+        """Run a chain; `on_step` is called at the end of each step."""
+        from anyplug.call.chains import ChainOutcome  # for the same reason
 
         return self._asked(ChainOutcome, "chain", on_step, steps=steps)
 
     def look(self, path: str) -> dict[str, Any]:
-        """Start a plugin that stays up, and say how its processes do."""
+        """Start a long-running plugin, and return the status of its processes."""
         return self._asked(dict[str, Any], "look", path=path)
 
     def conditions(self) -> dict[str, Condition]:
-        """Let it look at all plugins again, and say of those that stay up how each does, by their paths.
+        """Let the daemon check all plugins again, and return the status of long-running ones, by path.
 
-        For a client of kind "control" it says so of those that it has up already, as they are.
+        For a "control" client it returns the status of those already running, as they are.
         """
         return self._asked(dict[str, Condition], "conditions")
 
     def reload(self, name: str) -> str:
-        """Start anew what stays up; says what there is now."""
+        """Restart long-running plugins; return a summary."""
         return self._asked(str, "reload", name=name)
 
     def status(self) -> dict[str, Any]:
-        """Say how the resident host does."""
+        """Return the daemon's status."""
         return self._asked(dict[str, Any], "status")
 
     def stop(self) -> int:
-        """End it; gives its process id."""
+        """Stop the daemon; return its process id."""
         return self._asked(int, "stop")
 
     def _asked(

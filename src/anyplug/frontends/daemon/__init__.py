@@ -1,1 +1,1 @@
-"""The resident host: one process for each home that other commands and agents attach to."""
+"""The daemon: one process per home that other commands and agents attach to."""

@@ -1,4 +1,4 @@
-"""One client of the resident host, from its first line to its last: an attachment."""
+"""One client of the daemon, from its first line to its last: an attachment."""
 
 import asyncio
 import contextlib
@@ -25,31 +25,31 @@ from anyplug.policy import bound_agents
 
 HELLO_S = 10.0  # for the first line
 MOST_AT_ONCE = 100  # requests of one client; a command has one, an agent's gate some
-COME_BACK_S = 1  # what a client is told to wait that has too many
+COME_BACK_S = 1  # how long a client with too many requests is told to wait
 
 
 class Hearer:
-    """Who hears of long work that is done for a request, until the request is over.
+    """Receives messages about long work for a request, until the request is over.
 
-    Processes that are started for a request go on behind it, in its context: what they have to say then is not for it.
+    Processes started for a request outlive it in its context; their later messages are not for it.
     """
 
     def __init__(self, send: Callable[[Any], None]) -> None:
         self._send: Callable[[Any], None] | None = send
 
     def hears(self, text: str) -> bool:
-        """Tell them, if they still want to know; whether they do."""
+        """Deliver a message; return whether it was still wanted."""
         if self._send is None:
             return False
         self._send({"note": text})
         return True
 
     def leaves(self) -> None:
-        """Hear no more: the request is over."""
+        """Stop delivering: the request is over."""
         self._send = None
 
 
-#: Who hears of what is done for the request under way.
+#: Receives messages about work for the current request.
 hearing: ContextVar[Hearer] = ContextVar("hearing")
 
 
@@ -67,24 +67,24 @@ class Connection:
         self.pid = 0
         self.hello: protocol.Hello | None = None
         self.attachment = Attachment("cli", shows_panels=False)
-        self.is_attached = False  # it was let in, and not only to ask how the host does
+        self.is_attached = False  # it was accepted, and is not only a control client
 
     @property
     def is_control(self) -> bool:
-        """Whether it only asks how the host does, or ends it."""
+        """Whether it only queries or stops the daemon."""
         return self.hello is not None and self.hello.kind == "control"
 
     async def serve(self) -> None:
-        """Serve it until it leaves. What it asked for and did not wait for is cancelled."""
+        """Serve it until it leaves. Requests it did not wait for are cancelled."""
         try:
             with anyio.fail_after(HELLO_S):
                 line = await self._reader.readline()
-        except (TimeoutError, ValueError):  # silence, or a line without end
+        except (TimeoutError, ValueError):  # silence, or an endless line
             return
         if not line:
             return
         try:
-            # Only now: who is sent away before they have been heard does not hear why.
+            # Only now, because a client that is refused before it was read does not receive the reason.
             self.pid = peer_check.check(self._writer.get_extra_info("socket"), self._keeper.projects.hosts)
             hello = self.hello = protocol.read_hello(line)
             self._keeper.welcome(hello)
@@ -109,18 +109,18 @@ class Connection:
             self._keeper.projects.leave(project)
 
     def leave(self) -> None:
-        """End it from our side: what is under way is cancelled, and its last answers still go out."""
-        if isinstance(self._writer.transport, asyncio.ReadTransport):  # as all that can be read from are
-            self._writer.transport.pause_reading()  # what came behind the end would be a fault
+        """Disconnect it: running requests are cancelled, and its last answers are still sent."""
+        if isinstance(self._writer.transport, asyncio.ReadTransport):  # as all readable transports are
+            self._writer.transport.pause_reading()  # anything received after the end would be an error
         self._reader.feed_eof()
 
     def send_away(self, error: AnyplugError) -> None:
-        """Say why it is not served any more, unless it speaks another protocol by now."""
+        """Tell it why it is no longer served, unless it speaks another protocol by now."""
         if not (self.is_attached and self.hello is not None and self.hello.kind == "mcp"):
             self._send({"error": protocol.error_shape(error)})
 
     async def _serve_in(self, host: Host | None, hello: protocol.Hello) -> None:
-        if host is None:  # it is going down; who hears nothing tries another
+        if host is None:  # it is shutting down; a client that gets no answer tries another daemon
             return
         users = Users(hello.environment)
         if hello.kind == "mcp":
@@ -137,7 +137,7 @@ class Connection:
         await self._answer_all(Answers(host, self.attachment, self._send))
 
     async def _control(self, request: protocol.Request, hello: protocol.Hello) -> Any:
-        """Answer about the resident host itself, and about what is up in it: nothing is opened for that."""
+        """Answer about the daemon itself, and about what runs in it, without opening a host."""
         if isinstance(request, protocol.Status):
             return self._keeper.status()
         if isinstance(request, protocol.Conditions):
@@ -146,7 +146,7 @@ class Connection:
         if isinstance(request, protocol.Stop):
             self._keeper.stop()
             return self._keeper.pid
-        raise protocol.BadFrame("a client of this kind cannot ask for that", "")
+        raise protocol.BadFrame("this kind of client cannot request that", "")
 
     def _greet(self) -> None:
         self.is_attached = not self.is_control
@@ -155,12 +155,12 @@ class Connection:
     async def _answer_all(
         self, answer: Callable[[Any], Awaitable[Any]], read: Callable[[bytes], Any] = protocol.read_request
     ) -> None:
-        """Read requests until the client leaves, and answer each as it is done.
+        """Read requests until the client leaves, and answer each when it is done.
 
-        While it does not take its answers, nothing more is read, so that they cannot pile up.
+        While it does not read its answers, nothing more is read from it, so that they cannot pile up.
         """
         async with anyio.create_task_group() as tasks:
-            with contextlib.suppress(ConnectionError, ValueError):  # it left, or sent a line without end
+            with contextlib.suppress(ConnectionError, ValueError):  # it left, or sent an endless line
                 while line := await self._reader.readline():
                     await self._writer.drain()
                     try:
@@ -173,9 +173,7 @@ class Connection:
                         continue
                     number = request["id"] if isinstance(request, dict) else request.id
                     if self._under_way >= MOST_AT_ONCE:
-                        refusal = protocol.Overloaded(
-                            "too many requests are under way", f"try again in {COME_BACK_S} s"
-                        )
+                        refusal = protocol.Overloaded("too many requests are running", f"try again in {COME_BACK_S} s")
                         self._send({"id": number, "error": protocol.error_shape(refusal)})
                         continue
                     self._under_way += 1
@@ -190,7 +188,7 @@ class Connection:
         except AnyplugError as error:
             line = _encoded({"id": number, "error": protocol.error_shape(error)})
         except Exception as error:  # noqa: BLE001 - a fault of ours with one request must not end the others
-            hearer.leaves()  # all that is known of it is for the log
+            hearer.leaves()  # everything known about it goes to the log
             line = _encoded({"id": number, "error": protocol.error_shape(self._keeper.projects.fault(error))})
         finally:
             hearer.leaves()
@@ -203,7 +201,7 @@ class Connection:
             self._under_way -= 1
 
     async def _ask(self, question: Question) -> Answer:
-        """Ask the person at the other end, for as long as it takes: they may be thinking."""
+        """Ask the person at the other end, without a time limit: they may be thinking."""
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[number] = future

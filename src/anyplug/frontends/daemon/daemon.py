@@ -1,4 +1,4 @@
-"""The resident host: listens on a socket that only its user may open, and keeps hosts up for those who attach."""
+"""The daemon: listen on a socket that only its user may open, and keep hosts running for attached clients."""
 
 import asyncio
 import contextlib
@@ -33,59 +33,59 @@ from anyplug.model.errors import AnyplugError
 from anyplug.model.untrusted_text import lines_for_people
 from anyplug.runtime import mcp_sdk
 
-if TYPE_CHECKING:  # brings the SDK along
+if TYPE_CHECKING:  # imports the SDK
     from anyplug.frontends.daemon.mcp_over_http import Web
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-AHEAD_S = 2.0  # what it was started for comes first, and then what the next agent should not wait for
-LOOK_S = 1.0  # between two looks whether anybody is attached
-BACKLOG = 512  # clients that may knock at the same moment
+AHEAD_S = 2.0  # first what it was started for, then what the next agent should not wait for
+LOOK_S = 1.0  # between checks for attached clients
+BACKLOG = 512  # pending connections
 SLOWEST = 10  # tools in the status
-LEAVE_S = 5.0  # for clients to hear the last answers
+LEAVE_S = 5.0  # for clients to receive the last answers
 LEAVE_STEP_S = 0.01
-LAST_S = 60.0  # for a client that left to take what it is owed; people put programs to sleep
-FREE_S = 30.0  # for the one before to end: its plugins are given some seconds to end in order
+LAST_S = 60.0  # for a client that left to read its answers; people put programs to sleep
+FREE_S = 30.0  # for a previous daemon to end: its plugins get some seconds to end in order
 FREE_STEP_S = 0.05
-MOST_FILES = 65_536  # open at once: some seven for each plugin that stays up, in each project
-STEADY_S = 1.0  # one that answers for so long is up; whoever started us for want of one has found it by then
+MOST_FILES = 65_536  # open files: about seven per long-running plugin, in each project
+STEADY_S = 1.0  # a daemon that answers for this long is running; the client that started us has found it by then
 
 
 class AlreadyUp(AnyplugError):
-    """This home has a resident host."""
+    """This home already has a daemon."""
 
     code = "unavailable"
 
 
 class Resident:
-    """One resident host. It ends when stopped, by a signal, or when nobody needs it any more."""
+    """One daemon. It ends when stopped, on a signal, or after some time without clients."""
 
     def __init__(self, home: Home, *, linger_s: float | None = None) -> None:
-        """`linger_s`: how long it stays when nobody is attached; for ever without it."""
+        """`linger_s`: how long it keeps running without clients; forever if None."""
         self.home = home
         self._address = Address(home.path)
         self._linger_s = linger_s
         self._stopping = anyio.Event()
         self._attached: set[Connection] = set()
         self._is_closing = False
-        self._busy_at = time.monotonic()  # when somebody was last attached
+        self._busy_at = time.monotonic()  # when a client was last attached
         self._started = time.time()
         self._decisions = Decisions(home)
         self.pid = os.getpid()
-        self.url = ""  # where it is over HTTP
+        self.url = ""  # its HTTP address
         self.projects: Projects
 
     def stop(self) -> None:
-        """Let it end, in order."""
+        """End in order."""
         self._stopping.set()
 
     @asynccontextmanager
     async def up(self, web: "Web | None" = None) -> AsyncIterator[None]:
-        """Be up inside, also over HTTP if that is wanted. Clients find it once all of it is.
+        """Run inside the block, also over HTTP if requested. Clients find it once it is completely up.
 
         Raises AlreadyUp, OSError if it cannot listen, and AnyplugError if there is no host for HTTP.
         """
         _allow_files()
-        # Signals first: whoever sees that it is up may end it at once. nohup ignores SIGHUP, and so do we then.
+        # Signals first: a client that sees it running may stop it at once. nohup ignores SIGHUP, and so do we then.
         heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         with anyio.open_signal_receiver(*heard) as signals:
             async with _tasks() as tasks:
@@ -100,7 +100,7 @@ class Resident:
 
     @asynccontextmanager
     async def _serving(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> AsyncIterator[None]:
-        """Serve whoever attaches, inside."""
+        """Serve clients inside the block."""
         self.projects = Projects(self.home.path, tasks, self._tell)
         tasks.start_soon(self.projects.close_those_left)
         tasks.start_soon(_load_mcp_ahead)
@@ -120,9 +120,9 @@ class Resident:
 
     @asynccontextmanager
     async def _serving_http(self, web: "Web") -> AsyncIterator[None]:
-        """Serve over HTTP, too, inside; `url` says where."""
+        """Serve over HTTP inside the block, too; sets `url`."""
         await anyio.to_thread.run_sync(mcp_sdk.load)
-        from anyplug.frontends.daemon.mcp_over_http import serve  # with the SDK and uvicorn, for those who want it
+        from anyplug.frontends.daemon.mcp_over_http import serve  # with the SDK and uvicorn, only for HTTP
 
         project = await self.projects.enter(web.key, os.environ)
         try:
@@ -135,24 +135,26 @@ class Resident:
             self.projects.leave(project)
 
     async def until_stopped(self) -> None:
-        """Wait for a signal, for `stop`, or until nobody needs it any more."""
+        """Wait for a signal, for `stop`, or for the end of the lingering time."""
         await self._stopping.wait()
 
     def welcome(self, hello: protocol.Hello) -> None:
-        """See whether a client would find the same here as by itself; raises Elsewhere if not."""
+        """Check that a client would find the same here as by itself; raises Elsewhere if not."""
         if hello.kind == "control":
             return
         for name in PLACES_OF_POLICIES if hello.kind == "policy" else PLACES:
             if hello.environment.get(name, "") != os.environ.get(name, ""):
-                raise Elsewhere(f"the host that is up has another {name}", "`anyplug stop`, or work without it")
+                raise Elsewhere(
+                    f"the daemon runs with a different {name}", ("run `anyplug stop`, or work without the daemon")
+                )
         if hello.kind != "policy" and not os.path.isdir(hello.cwd):
-            raise Elsewhere(f"there is no folder {hello.cwd}", "")
+            raise Elsewhere(f"the folder {hello.cwd} does not exist", "")
 
     async def serve_mcp(
         self, host: Host, view: View, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, attachment: Attachment
     ) -> None:
         """Speak MCP with a client until it leaves."""
-        serve_stream = await anyio.to_thread.run_sync(_load_mcp)  # at once, except right after the start
+        serve_stream = await anyio.to_thread.run_sync(_load_mcp)  # immediate, except right after the start
         host.warm_up()
         await serve_stream(host, view, reader, writer, attachment=attachment)
 
@@ -161,7 +163,7 @@ class Resident:
         return await self._decisions.answer(request, hello)
 
     def status(self) -> dict[str, Any]:
-        """Say how it does."""
+        """Return the daemon's status."""
         hosts = self.projects.hosts
         children = proc_tree.descendants(self.pid)
         tally = self.projects.tally
@@ -193,7 +195,7 @@ class Resident:
         connection = Connection(self, reader, writer)
         self._attached.add(connection)
         try:
-            if not self._is_closing:  # else it came too late, and is told so by the end of its connection
+            if not self._is_closing:  # otherwise it came too late, and its connection is closed
                 await connection.serve()
         except Exception as error:  # noqa: BLE001 - a fault of ours with one client must not end the others
             connection.send_away(self.projects.fault(error))
@@ -206,7 +208,7 @@ class Resident:
                 with anyio.move_on_after(LAST_S), contextlib.suppress(OSError):
                     await writer.wait_closed()
             finally:
-                writer.transport.abort()  # what they have not taken by now
+                writer.transport.abort()  # whatever they have not read by now
 
     async def _leave_when_alone(self) -> None:
         while self._linger_s is not None:
@@ -223,7 +225,7 @@ class Resident:
             self.stop()
 
     async def _close(self, server: asyncio.Server) -> None:
-        """Let nobody in any more, end what is under way, and close every host."""
+        """Accept no more clients, end running requests, and close every host."""
         self._is_closing = True
         server.close()
         for connection in list(self._attached):
@@ -236,21 +238,22 @@ class Resident:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
-        """Be the only one for this home, inside; one that is just ending is waited for. Raises AlreadyUp."""
+        """Be the only daemon of this home inside the block, waiting for one that is ending. Raises AlreadyUp."""
         make_private(self._address.folder)
         fd = os.open(self._address.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             began = unanswered = time.monotonic()
             while not _is_locked(fd):
-                # Whoever has the lock and is not to be reached comes up, ends, or only looks whether it is free.
+                # The holder of the lock is not reachable: it is starting, ending, or only checking whether the lock is
+                # free.
                 now = time.monotonic()
                 if not self._address.is_answered():
                     unanswered = now
                 if self._stopping.is_set() or now - unanswered > STEADY_S or now - began > FREE_S:
                     word = self._address.read() or {}
                     raise AlreadyUp(
-                        f"a host is up for {self.home.path} (pid {word.get('pid', '?')})",
-                        "`anyplug status` says more; `anyplug stop` ends it",
+                        f"the daemon is already running for {self.home.path} (pid {word.get('pid', '?')})",
+                        "`anyplug status` shows details; `anyplug stop` stops it",
                     )
                 await anyio.sleep(FREE_STEP_S)
             yield
@@ -259,7 +262,7 @@ class Resident:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[tuple[str, socket.socket]]:
-        """Listen, inside; gives where. Whoever has the lock knows that what lies there is left over."""
+        """Listen inside the block; yield where. With the lock held, an existing socket is a leftover."""
         path = self._address.socket_path()
         self._take_away(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -281,7 +284,7 @@ class Resident:
                 os.unlink(left)
 
     def _write_word(self, path: str) -> None:
-        """Say where we are: from here on we are found."""
+        """Write where we are: from here on clients find us."""
         word = {"pid": self.pid, "socket": path, "version": __version__, "started": self._started}
         written = f"{self._address.word}.{self.pid}"
         try:
@@ -296,36 +299,36 @@ class Resident:
 
     @staticmethod
     def _tell(text: str) -> None:
-        """Tell whoever asked for what is done just now; what nobody asked for goes to the log."""
+        """Send a message to the client whose request is being processed; otherwise to the log."""
         hearer = hearing.get(None)
         if hearer is None or not hearer.hears(text):
-            with contextlib.suppress(OSError):  # a disk that is full must not end what goes on
+            with contextlib.suppress(OSError):  # a full disk must not end the running work
                 print("\n".join(lines_for_people(text, "")), file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
 async def _tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
-    """Return tasks that are ended with the block."""
+    """Yield tasks that end with the block."""
     tasks = await anyio.create_task_group().__aenter__()
     try:
         yield tasks
     finally:
         tasks.cancel_scope.cancel()
-        # The block's own error is not the tasks': handed to them, it would come back inside a group.
+        # The block's own error must not be passed to the tasks: it would come back inside a group.
         await tasks.__aexit__(None, None, None)
 
 
 def _allow_files() -> None:
-    """Let this process open as many files as it may: what people have by default is too little for many plugins."""
+    """Raise the limit of open files as far as allowed: the default is too low for many plugins."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # macOS has a limit besides, which is not said here
+        with contextlib.suppress(OSError, ValueError):  # macOS has another limit, which is not reported here
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _is_locked(fd: int) -> bool:
-    """Lock a file, if nobody else has."""
+    """Lock a file; return False if another process has locked it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -340,20 +343,20 @@ async def _load_mcp_ahead() -> None:
 
 def _load_mcp() -> Callable[..., Awaitable[None]]:
     mcp_sdk.load()
-    # With the SDK: a second, which no agent shall wait for.
+    # Imports the SDK, which takes a second that no agent should wait for.
     from anyplug.frontends.mcp.mcp_server import serve_stream
 
     return serve_stream
 
 
 class Elsewhere(AnyplugError):
-    """A client that this host would not serve as it would be served without one."""
+    """This daemon would not serve a client as the client would serve itself."""
 
     code = "unavailable"
 
 
 def _approved(hosts: list[Host]) -> int:
-    """Count the plugins that may run, each once although several projects have it."""
+    """Count the plugins that may run, each once even if several projects have it."""
     return len({entry.path for host in hosts for entry in host.plugins if entry.state == "approved"})
 
 

@@ -1,4 +1,4 @@
-"""What a connection may use of the resident host that it is attached to."""
+"""What a connection may use of the daemon."""
 
 import asyncio
 from typing import Any, Protocol
@@ -12,14 +12,14 @@ from anyplug.host.host import Host
 
 
 class Keeper(Protocol):
-    """The resident host, seen from one of its connections."""
+    """The daemon, as its connections see it."""
 
     pid: int
     home: Home
     projects: Projects
 
     def welcome(self, hello: protocol.Hello) -> None:
-        """See whether a client would find the same here as by itself; raises Elsewhere if not."""
+        """Check that a client would find the same here as by itself; raises Elsewhere if not."""
         ...
 
     async def serve_mcp(
@@ -33,9 +33,9 @@ class Keeper(Protocol):
         ...
 
     def status(self) -> dict[str, Any]:
-        """Say how it does."""
+        """Return the daemon's status."""
         ...
 
     def stop(self) -> None:
-        """Let it end, in order."""
+        """End in order."""
         ...

@@ -1,4 +1,4 @@
-"""A host for each project folder, opened for the first who attaches there and kept while somebody may come back."""
+"""One host per project folder, opened for the first client there and kept while clients may return."""
 
 import contextlib
 import os
@@ -15,15 +15,15 @@ from anyplug.frontends.daemon.locate import LOG
 from anyplug.host.host import Host
 from anyplug.model.errors import AnyplugError, StoreError, Unavailable
 
-LINGER_S = 300.0  # a project that nobody is attached to keeps its plugins up for so long
-LOOK_S = 1.0  # between two looks whether somebody left long enough ago
+LINGER_S = 300.0  # how long a project without clients keeps its plugins running
+LOOK_S = 1.0  # between checks for projects to close
 
 
 class Key(NamedTuple):
     """What one host is for.
 
-    Folders named with --plugin are seen only by those who named them, and there they may hide other plugins, take
-    names and guard calls: so these have a host apart, which runs the plugins of the project once more.
+    Folders named with --plugin are visible only to the clients that named them, where they may shadow other plugins,
+    take names and guard calls. So these get a separate host, which runs the project's plugins once more.
     """
 
     folder: str
@@ -32,12 +32,12 @@ class Key(NamedTuple):
 
 
 class Project:
-    """One host, and who uses it."""
+    """One host and its users."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.users = 0
-        self.left = time.monotonic()  # when the last one did
+        self.left = time.monotonic()  # when the last client left
         self.is_up = anyio.Event()
         self.closing = anyio.Event()
         self.over = anyio.Event()  # its processes are gone
@@ -46,23 +46,23 @@ class Project:
 
 
 class Projects:
-    """The hosts of one resident host."""
+    """The hosts of the daemon."""
 
     def __init__(self, home: str, tasks: anyio.abc.TaskGroup, tell: Callable[[str], None]) -> None:
-        """Hosts live in `tasks`; `tell` hears of long work and of what went wrong."""
+        """Hosts live in `tasks`; `tell` is called with messages about long work and errors."""
         self._home = home
         self._tasks = tasks
         self._tell = tell
         self._open: dict[Key, Project] = {}
-        self._ending: dict[Key, Project] = {}  # the last one of each that is being closed
-        self._kept = 0  # hosts that are up, or on their way up or down
+        self._ending: dict[Key, Project] = {}  # the latest of each that is being closed
+        self._kept = 0  # hosts that are running, starting or ending
         self._all_closed = anyio.Event()
         self.linger_s = LINGER_S
-        self.tally = Tally()  # of all hosts, also of those that are closed by now
+        self.tally = Tally()  # of all hosts, including closed ones
 
     @property
     def hosts(self) -> list[Host]:
-        """Every host that is up."""
+        """Every running host."""
         return [project.host for project in self._open.values() if project.host is not None]
 
     @property
@@ -71,12 +71,12 @@ class Projects:
         return list(self._open.values())
 
     def open_host(self, key: Key) -> Host | None:
-        """Return the host of a key, if it is up already."""
+        """Return the host of a key if it is already running."""
         project = self._open.get(key)
         return project.host if project is not None else None
 
     async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
-        """Return the project of a key, by the settings of now; `leave` it when done.
+        """Return the project of a key, with the current settings; `leave` it when done.
 
         Raises AnyplugError if its host cannot be opened.
         """
@@ -89,7 +89,7 @@ class Projects:
         try:
             await project.is_up.wait()
             if project.host is not None and project.host.catalog.has_other_settings:
-                with contextlib.suppress(StoreError):  # calls say what is wrong with it
+                with contextlib.suppress(StoreError):  # calls report what is wrong with it
                     await project.host.look_again()
         except BaseException:
             self.leave(project)
@@ -100,14 +100,14 @@ class Projects:
         return project
 
     def leave(self, project: Project) -> None:
-        """Say that an attachment has ended."""
+        """Report that an attachment has ended."""
         project.users -= 1
         project.left = time.monotonic()
         if project.key.plugins and not project.users:
             self._close(project)
 
     async def close_those_left(self) -> None:
-        """Close projects that nobody came back to; runs as long as the resident host does."""
+        """Close projects without clients after a while; runs as long as the daemon."""
         while True:
             await anyio.sleep(LOOK_S)
             for project in self.all:
@@ -115,7 +115,7 @@ class Projects:
                     self._close(project)
 
     async def close(self) -> None:
-        """Close all, and wait until they are."""
+        """Close all projects and wait for them."""
         for project in self.all:
             self._close(project)
         if self._kept:
@@ -129,9 +129,9 @@ class Projects:
         project.closing.set()
 
     async def _keep(self, project: Project, environment: Mapping[str, str], before: Project | None) -> None:
-        """Hold a host open: it has tasks of its own, so the task that opens it has to close it.
+        """Hold a host open in its own task, because the task that opens it must also close it.
 
-        `before` is the one in the same place that is just ending: no plugin shall run twice.
+        `before` is the previous one in the same place if it is still ending: no plugin may run twice.
         """
         try:
             if before is not None:
@@ -165,19 +165,20 @@ class Projects:
                 self._all_closed.set()
 
     def fault(self, error: Exception) -> Unavailable:
-        """Return a fault of ours as those hear of it who asked for what failed; the log has all that is known."""
+        """Convert an internal error for the client whose request failed; the log has the details."""
         self.tell_of(error)
         return Unavailable(
-            f"anyplug itself failed: {error!r}", f"{os.path.join(self._home, 'logs', LOG)} says where, if you report it"
+            f"anyplug itself failed: {error!r}",
+            (f"please report this with the details in {os.path.join(self._home, 'logs', LOG)}"),
         )
 
     def tell_of(self, error: Exception) -> None:
-        """Say all that is known of a fault of ours."""
-        import traceback  # only where something failed
+        """Log the details of an internal error."""
+        import traceback  # only needed after a failure
 
         self._tell("".join(traceback.format_exception(error)))
 
 
 def _is_busy(project: Project) -> bool:
-    """Whether jobs run that nobody waits for."""
+    """Return whether jobs run that nobody waits for."""
     return project.host is not None and project.host.has_jobs

@@ -1,6 +1,6 @@
-"""Where a home's resident host is found, and how one is started. Imports next to nothing: every client starts with it.
+"""Find a home's daemon, or start one. Imports next to nothing: every client begins with it.
 
-In `<home>/run`, which only the user may open: `lock`, held as long as a resident host is up, and its socket;
+In `<home>/run`, which only the user may open: `lock`, held as long as a daemon runs, and its socket;
 `<home>/resident.json` names it.
 """
 
@@ -17,22 +17,22 @@ from typing import Any
 
 from anyplug.home.location import RESIDENT, at_socket, make_private
 
-START_S = 30.0  # it is up in a second or two; a machine under load may take longer
-LINGER_S = 900.0  # how long one that was started in the background stays when nobody is attached
-LOOK_S = 0.02  # between two looks whether it is up
-SAID_AT_MOST = 2_000  # characters of what one that did not start had to say
+START_S = 30.0  # it takes a second or two; a busy machine may need longer
+LINGER_S = 900.0  # how long a background daemon keeps running without clients
+LOOK_S = 0.02  # between checks while it starts
+SAID_AT_MOST = 2_000  # characters of the log of one that did not start
 LOG = "resident.log"
-CURE = "check the disk's space and the permissions of your home folder"
+CURE = "check the disk's free space and the permissions of your home folder"
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
-# Whoever differs in one of these would find other plugins, or other rules, than the resident host does.
+# A client that differs from the daemon in one of these would find other plugins or other rules.
 PLACES = ("HOME", "ZOT_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "ANYPLUG_CONFINEMENT")
 PLACES_OF_POLICIES = ("HOME", "XDG_CONFIG_HOME")
-SWITCH = "ANYPLUG_RESIDENT"  # `off`: work without one
+SWITCH = "ANYPLUG_RESIDENT"  # `off`: work without a daemon
 
 
 class NotStarted(Exception):
-    """No resident host could be started; says why, and what to do if its log does not."""
+    """No daemon could be started. Tells why, and what to do if its log does not."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class NotStarted(Exception):
 
 
 class NotServed(Exception):
-    """The resident host sends us away; says why."""
+    """The daemon refuses us. Tells why."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class NotServed(Exception):
 
 
 class Address:
-    """The place of one home's resident host."""
+    """The location of a home's daemon."""
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -58,12 +58,12 @@ class Address:
         self.log = os.path.join(home, "logs", LOG)
 
     def socket_path(self) -> str:
-        """Return where to listen; makes the folder. Raises OSError if it cannot be made."""
+        """Return where to listen, creating the folder. Raises OSError."""
         make_private(self.folder)
         return os.path.join(self.folder, "host.sock")
 
     def read(self) -> dict[str, Any] | None:
-        """Read what the resident host wrote about itself; None if there is none, whatever the file says."""
+        """Read the daemon's own description; None if it is not running, whatever the file says."""
         try:
             with open(self.word, encoding="utf-8") as file:
                 word = json.load(file)
@@ -72,33 +72,35 @@ class Address:
         return word if isinstance(word, dict) and isinstance(word.get("socket"), str) else None
 
     def connect(self) -> socket.socket | None:
-        """Connect to the resident host; None if none is up."""
+        """Connect to the daemon; None if it is not running."""
         word = self.read()
         if word is None:
             return None
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             at_socket(connection.connect, word["socket"])
-        except OSError:  # a host that was killed leaves both files behind
+        except OSError:  # a killed daemon leaves both files behind
             connection.close()
             return None
         return connection
 
     def is_answered(self) -> bool:
-        """Whether a resident host is up, and lets clients in."""
+        """Return whether a daemon is running and accepts clients."""
         connection = self.connect()
         if connection is not None:
             connection.close()
         return connection is not None
 
     def is_held(self) -> bool:
-        """Whether a resident host is up, coming up, or ending."""
+        """Return whether a daemon is running, starting or ending."""
         try:
             fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others who look must not see us
+            fcntl.flock(
+                fd, fcntl.LOCK_SH | fcntl.LOCK_NB
+            )  # shared, so that other checks do not mistake us for a daemon
         except OSError:
             return True
         else:
@@ -107,9 +109,9 @@ class Address:
             os.close(fd)
 
     def start(self, linger_s: float = LINGER_S, options: Sequence[str] = (), more: Sequence[str] = ()) -> socket.socket:
-        """Start a resident host in the background, unless one is up, and connect to it. Raises NotStarted.
+        """Start a daemon in the background, unless one is running, and connect to it. Raises NotStarted.
 
-        `options` are further words for the program, and `more` for `serve`; they hold for the folder that we are in.
+        `options` are further options of the program, and `more` of `serve`; they apply to the current folder.
         """
         words = [sys.executable, "-m", "anyplug", *options, "--home", self.home, "serve", "--linger", str(linger_s)]
         log, begins = self._open_log()
@@ -127,25 +129,26 @@ class Address:
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             if (connection := self.connect()) is not None:
-                # Whoever listens says it; the file may still be that of a host that was killed.
+                # Ask the listening process, because the file may be that of a killed daemon.
                 if (peer := credentials(connection)) is not None and peer[0] != child.pid:
-                    child.terminate()  # another one was faster; ours would come up when that one leaves
+                    child.terminate()  # another one was faster; ours would start when that one ends
                 return connection
-            if child.poll() is not None and not self.is_held():  # else another one was faster, and comes up
+            if child.poll() is not None and not self.is_held():  # otherwise another one was faster, and is starting
                 if said := self._said(begins):
                     raise NotStarted(said)
                 raise NotStarted(
-                    f"it ended with {child.returncode} and could not say why", f"`anyplug serve` may; {CURE}"
+                    f"it exited with {child.returncode} without an error message",
+                    (f"run `anyplug serve` to see the error; {CURE}"),
                 )
             time.sleep(LOOK_S)
-        raise NotStarted(f"it is not up after {START_S:.0f} s; see {self.log}")
+        raise NotStarted(f"it did not start within {START_S:.0f} s; see {self.log}")
 
     def _open_log(self) -> tuple[int, int]:
-        """Open the log, with a first line in it, and give where it goes on from there. Raises NotStarted.
+        """Open the log, write its first line, and return its position. Raises NotStarted.
 
-        On a disk that is full we notice it here; whoever we start could not write that it is.
+        A full disk is noticed here; the process that we start could not report it.
         """
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} starting a host\n"
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} starting the daemon\n"
         try:
             make_private(os.path.dirname(self.log))
             log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -169,7 +172,7 @@ class Address:
 
 
 def credentials(connection: socket.socket) -> tuple[int, int] | None:
-    """Return the process id and the user at the other end; None where the system does not say it."""
+    """Return the process id and user at the other end; None where the system does not tell."""
     if not hasattr(socket, "SO_PEERCRED"):  # macOS
         return None
     pid, uid, _ = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
@@ -177,11 +180,11 @@ def credentials(connection: socket.socket) -> tuple[int, int] | None:
 
 
 def hello(kind: str, **more: Any) -> bytes:
-    """Return the line by which a client attaches."""
+    """Return the line with which a client attaches."""
     word = {"attach": 1, "kind": kind, "cwd": os.getcwd(), "environment": dict(os.environ), **more}
     return json.dumps(word).encode() + b"\n"
 
 
 def may_attach() -> bool:
-    """Whether this process may use a resident host."""
+    """Return whether this process may use a daemon."""
     return sys.platform != "win32" and os.environ.get(SWITCH) != "off"

@@ -1,4 +1,4 @@
-"""The resident host over HTTP: a server for each profile, all over the host of the folder in which it was started."""
+"""The daemon over HTTP: a server for each profile, all on the host of the folder in which it was started."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,12 +28,12 @@ class Web(NamedTuple):
 
 
 async def serve(web: Web, host: Host, home: Home, *, task_status: TaskStatus[str] = TASK_STATUS_IGNORED) -> None:
-    """Serve until cancelled; gives the address once it is up."""
+    """Serve until cancelled; report the address once it is up."""
     await serve_http(web.listener, servers(host, home), token=web.token, settings=web.settings, task_status=task_status)
 
 
 def servers(host: Host, home: Home) -> Callable[[str], Server[Any] | None]:
-    """Return what finds the server of a profile; None where there is no such profile (any more)."""
+    """Return a function that finds a profile's server; None if there is no such profile (any more)."""
     made: dict[str, Server[Any]] = {}
 
     def server_of(profile: str) -> Server[Any] | None:
@@ -42,7 +42,7 @@ def servers(host: Host, home: Home) -> Callable[[str], Server[Any] | None]:
         except ProfileNotFound:
             made.pop(profile, None)
             return None
-        except ConfigError:  # while somebody edits the settings, what is known goes on
+        except ConfigError:  # while the settings are being edited, keep the known servers
             return made.get(profile)
         if profile not in made:
             made[profile] = make_server(host, view)

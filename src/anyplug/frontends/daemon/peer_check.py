@@ -1,4 +1,4 @@
-"""Who is at the other end of the socket: the same user, no process that a plugin of ours started, none in a sandbox."""
+"""Check who connects: the same user, not a process that a plugin of ours started, and not in a sandbox."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ NAMESPACES = ("user", "mnt", "pid")
 
 
 class NotSeen(AnyplugError):
-    """Nobody can tell who this caller is."""
+    """The caller cannot be identified."""
 
     code = "unavailable"
 
@@ -26,35 +26,43 @@ class NotWelcome(AnyplugError):
 
 
 def check(connection: socket.socket, hosts: Sequence[Host]) -> int:
-    """Return the caller's process id; raises NotWelcome, also to whatever plugins of `hosts` started, and NotSeen.
+    """Return the caller's process id; raises NotWelcome, also for descendants of the plugins of `hosts`, and NotSeen.
 
-    A plugin that reached the host that runs it could use every other plugin's permissions. Its processes cannot open
-    the socket where they are confined; this is for those that are not.
+    A plugin that reached the host that runs it could use every other plugin's permissions. Confined processes cannot
+    open the socket; this check is for those that are not confined.
     """
     peer = credentials(connection)
-    pid, uid = peer or (0, os.getuid())  # where nobody can tell, the socket's folder is closed to others
+    pid, uid = peer or (0, os.getuid())  # where the caller is unknown, the socket's folder is closed to other users
     if uid != os.getuid():
-        raise NotWelcome(f"this host belongs to another user than {uid}", "each user has a host of their own")
-    if peer is not None and not proc_tree.is_there(pid):  # one that connects for another and ends hides that other
-        raise NotSeen("the process that connected has ended, or runs where it cannot be seen", "work without the host")
+        raise NotWelcome(
+            f"this daemon belongs to a user other than {uid}",
+            ("each user needs their own daemon: run `anyplug serve --detach` as that user"),
+        )
+    if peer is not None and not proc_tree.is_there(
+        pid
+    ):  # a process that connects on behalf of another and exits would hide it
+        raise NotSeen(
+            "the process that connected has ended, or runs where it cannot be seen",
+            ("work without the daemon (ANYPLUG_RESIDENT=off)"),
+        )
     if os.getpid() in proc_tree.ancestors(pid) or any(host.has_started(pid) for host in hosts):
         raise NotWelcome(
-            "a process that a plugin started may not attach to the host that runs plugins",
-            "zot extensions call other tools with `call_tool`; else let the agent call both",
+            "a process that a plugin started may not attach to the daemon",
+            "zot extensions call other tools with `call_tool`; otherwise let the agent call both",
         )
     if peer is not None and is_sandboxed(pid):
         raise NotSeen(
-            "a process in a sandbox that this host is not in may not attach: it would leave the sandbox that way",
-            "work without the host, or start both in the same sandbox",
+            "a sandboxed process may not attach to a daemon outside its sandbox, because it would escape that way",
+            "work without the daemon (ANYPLUG_RESIDENT=off), or start both in the same sandbox",
         )
     return pid
 
 
 def is_sandboxed(pid: int) -> bool:
-    """Whether a process is held by a sandbox that we are not in, such as that of another home's plugin.
+    """Return whether a process is confined by a sandbox that we are not in, such as that of another home's plugin.
 
-    Every sandbox of ours sets no_new_privs, which no process gets rid of. If we have it too, as in some containers,
-    the other one has to be held exactly as we are.
+    All our sandboxes set no_new_privs, which a process cannot drop. If we have it too, as in some containers, the
+    caller must be confined exactly as we are.
     """
     theirs, ours = _restrictions(pid), _restrictions(os.getpid())
     if theirs.get("NoNewPrivs") == "0":
@@ -63,7 +71,7 @@ def is_sandboxed(pid: int) -> bool:
 
 
 def _restrictions(pid: int) -> dict[str, str]:
-    """Return what the kernel says of a process's restrictions; nothing if it has ended."""
+    """Return a process's restrictions according to the kernel; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             fields = (line.partition(":") for line in file)

@@ -1,4 +1,4 @@
-"""Decides about agents' events by the policies of their projects, for clients of kind "policy"."""
+"""Decide about agents' events by the policies of their projects, for "policy" clients."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,12 +6,12 @@ from anyplug.frontends.daemon import protocol
 from anyplug.home.settings import Home
 from anyplug.launch.signal_runner import SignalRuns
 
-if TYPE_CHECKING:  # with the compiler, which only those who have policies need
+if TYPE_CHECKING:  # with the compiler, only needed for policies
     from anyplug.policy.eval_requests import Desk
 
 
 class Decisions:
-    """The policies of all projects, kept as long as the resident host is up. `close` when done."""
+    """The policies of all projects, kept as long as the daemon runs. `close` when done."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -23,7 +23,7 @@ class Decisions:
         """Decide about one event. Raises ConfigError if the settings cannot be read."""
         stamp = self._home.settings_stamp()
         if self._desk is None or stamp != self._stamp:
-            # 50 ms, and only those who have policies need it.
+            # Takes 50 ms to import, and only policies need it.
             from anyplug.frontends.policy_records import recorder
             from anyplug.policy.eval_requests import desk
 
@@ -33,5 +33,5 @@ class Decisions:
         return await self._desk.answer(request, cwd=hello.cwd, environment=hello.environment)
 
     def close(self) -> None:
-        """End what signals left. Blocks: call it in a thread."""
+        """Kill what signals left running. Blocks: call it in a thread."""
         self._signals.close()

@@ -1,4 +1,4 @@
-"""The processes below one, and how much memory each holds, as /proc has it. Nothing where there is no /proc."""
+"""The descendants of a process and their memory, from /proc. Empty where there is no /proc."""
 
 import os
 
@@ -6,7 +6,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the children of a process, theirs, and so on."""
+    """Return a process's children, their children, and so on."""
     parents: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -25,12 +25,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_there(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Return whether a process exists."""
     return os.path.exists(f"/proc/{pid}/stat")
 
 
 def ancestors(pid: int) -> set[int]:
-    """Return a process and those that it comes from."""
+    """Return a process and its ancestors."""
     found: set[int] = set()
     while pid and pid not in found:
         found.add(pid)
@@ -39,7 +39,7 @@ def ancestors(pid: int) -> set[int]:
 
 
 def memory(pid: int) -> int:
-    """Return the bytes that a process has in memory, less what it shares with others."""
+    """Return a process's memory in bytes, without what it shares with others."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             _, resident, shared, *_ = map(int, file.read().split())

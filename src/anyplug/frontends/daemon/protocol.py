@@ -1,14 +1,14 @@
-"""What goes over the resident host's socket: one JSON object a line, both ways.
+"""The protocol of the daemon's socket: one JSON object per line, both ways.
 
-The client's first line attaches it: Hello. The answer is {"attached", "version", "pid"} or {"error"}, and the end.
+The client's first line attaches it: Hello. The answer is {"attached", "version", "pid"} or {"error"} followed by the
+end of the connection.
 
-kind "mcp": from then on the connection carries MCP's own lines.
-kind "cli": the client sends requests with an id of its choice, any number at once, and may leave at any time, which
-cancels what it asked for. To each request there is one {"id", "result"} or {"id", "error"}; before it there may be
-{"id", "step"} for each step of a chain. Without an id come {"note"}, a text for the person, and {"ask", "question"},
-which the client answers with {"answer", "word"}.
-kind "control": the same, about the resident host itself: `status` and `stop`. No host is opened for it.
-kind "policy": the same, with `eval` as its only request.
+kind "mcp": from then on the connection carries MCP's own lines. kind "cli": the client sends requests with an id of its
+choice, any number at once, and may leave at any time, which cancels what it asked for. To each request there is one
+{"id", "result"} or {"id", "error"}; before it there may be {"id", "step"} for each step of a chain. Without an id come
+{"note"}, a text for the person, and {"ask", "question"}, which the client answers with {"answer", "word"}. kind
+"control": the same, about the daemon itself: `status` and `stop`. No host is opened for it. kind "policy": the same,
+with `eval` as its only request.
 """
 
 from typing import Any, Literal
@@ -32,8 +32,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     plugins: tuple[str, ...] = ()
     discover: bool = True
-    asks: bool = False  # whether a person sits there
-    yes: bool = False  # answers tier 2's question ahead
+    asks: bool = False  # whether there is a person to ask
+    yes: bool = False  # answers the tier 2 question in advance
     profile: str = ""
     surface: Surface | None = None
 
@@ -43,14 +43,14 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class CallTool(_Request, frozen=True, kw_only=True, tag="call"):
-    """Call a tool: gives a Result."""
+    """Call a tool; returns a Result."""
 
     name: str
     arguments: Any = None
 
 
 class FindTool(_Request, frozen=True, kw_only=True, tag="find"):
-    """Return what a name leads to, as Found. With a slash, wait until extensions may have registered a command."""
+    """Look up a name; returns Found. With a slash, wait until extensions may have registered a command."""
 
     name: str
 
@@ -64,46 +64,46 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunCommand(_Request, frozen=True, kw_only=True, tag="run"):
-    """Run a slash command: gives a CommandOutcome."""
+    """Run a slash command; returns a CommandOutcome."""
 
     line: str
 
 
 class RunChain(_Request, frozen=True, kw_only=True, tag="chain"):
-    """Run a chain, given as its steps: gives a ChainOutcome."""
+    """Run a chain, given as its steps; returns a ChainOutcome."""
 
     steps: list[Any]
 
 
 class Look(_Request, frozen=True, kw_only=True, tag="look"):
-    """Start a plugin that stays up, by its path, and say how its processes do."""
+    """Start a long-running plugin, by its path; returns the status of its processes."""
 
     path: str
 
 
 class Conditions(_Request, frozen=True, kw_only=True, tag="conditions"):
-    """Wait until all plugins that stay up have settled, and give the Condition of each by its path."""
+    """Wait until all long-running plugins have settled; returns the Condition of each by its path."""
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plugin that stays up does, and what it offers, with the reason if it is not up."""
+    """A long-running plugin's status and offer, with the reason if it is not running."""
 
     health: str
     offer: Offer | None = None
 
 
 class Reload(_Request, frozen=True, kw_only=True, tag="reload"):
-    """Read everything again and start anew what stays up, or the plugin of that name: says what there is now."""
+    """Read everything again and restart long-running plugins, or the plugin of that name; returns a summary."""
 
     name: str = ""
 
 
 class Status(_Request, frozen=True, kw_only=True, tag="status"):
-    """Say how the resident host does."""
+    """Query the daemon's status."""
 
 
 class Stop(_Request, frozen=True, kw_only=True, tag="stop"):
-    """End the resident host; gives its process id."""
+    """Stop the daemon; returns its process id."""
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,10 +129,10 @@ def read_request(line: bytes) -> Request | Answered:
 
 
 def read_event(line: bytes) -> dict[str, Any]:
-    """Read the line of a client of kind "policy"; raises BadFrame. What is in the event, policies say."""
+    """Read a "policy" client's line; raises BadFrame. The event itself is interpreted by policies."""
     request: dict[str, Any] = _read(line, _OBJECT)
     if request.get("do") != "eval" or not isinstance(request.get("id"), int):
-        raise BadFrame('a client of this kind can only ask for "eval", with an id', "")
+        raise BadFrame('a client of this kind can only request "eval", with an id', "")
     return request
 
 
@@ -142,13 +142,13 @@ def error_shape(error: AnyplugError) -> dict[str, str]:
 
 
 class BadFrame(AnyplugError):
-    """A line that is none of this protocol."""
+    """A line that does not follow this protocol."""
 
     code = "usage"
 
 
 class Overloaded(AnyplugError):
-    """A client has too much under way."""
+    """A client has too many requests running."""
 
     code = "overloaded"
 
@@ -157,8 +157,8 @@ def _read(line: bytes, decoder: "msgspec.json.Decoder[Any]") -> Any:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        hint = "the client and the host are of different versions: `anyplug stop`, then try again"
-        raise BadFrame(f"the host does not understand this request: {error}", hint) from error
+        hint = "the client and the daemon are different versions; run `anyplug stop`, then try again"
+        raise BadFrame(f"the daemon does not understand this request: {error}", hint) from error
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
@@ -168,7 +168,7 @@ _ANSWERED = msgspec.json.Decoder(Answered)
 
 
 def id_of(line: bytes) -> Any:
-    """Find the id in a line that is no request, if there is one."""
+    """Find the id in an invalid request, if there is one."""
     try:
         read = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,9 +1,8 @@
-"""`anyplug mcp --resident`: carries MCP's lines between a client's pipes and the resident host.
+"""`anyplug mcp --resident`: relay MCP lines between a client's pipes and the daemon.
 
-Imports next to nothing, so that a client has its first answer long before a process of its own had imported an SDK.
-It reads of each line only what it needs to know when the host ends in the middle of something: who still waits for
-an answer, and how the conversation began. Those who wait are told at once; then another host is started, and the
-conversation goes on there.
+Imports next to nothing, so that a client has its first answer long before it could have imported an SDK. It reads only
+what it needs of each line in case the daemon ends: which requests wait for an answer, and how the conversation began.
+Waiting requests get an error at once; then another daemon is started, and the conversation continues there.
 """
 
 import json
@@ -15,67 +14,67 @@ from typing import Any, BinaryIO
 
 from anyplug.frontends.daemon.locate import LOOK_S, START_S, Address, NotServed, NotStarted, hello
 
-LOST = -32000  # JSON-RPC's first code for what servers define
-CLOSED = {"code": LOST, "message": "Connection closed"}  # what a host that ends in order answers those who wait
+LOST = -32000  # the first of JSON-RPC's codes for server errors
+CLOSED = {"code": LOST, "message": "Connection closed"}  # what an ending daemon answers to waiting requests
 
 
 class Relay:
-    """One client's conversation, over as many hosts as it takes."""
+    """One client's conversation, over as many daemons as needed."""
 
     def __init__(self, address: Address, greeting: bytes, into: BinaryIO, out: BinaryIO) -> None:
-        """`greeting` attaches us; `into` is where the client writes, `out` where it reads."""
+        """`greeting` attaches us; the client writes to `into` and reads from `out`."""
         self._address = address
         self._greeting = greeting
         self._into = into
         self._out = out
-        self._writing = threading.Lock()  # answers of the host's, and of ours
-        self._lock = threading.Condition()  # over all below; notified when there is a connection
-        self._waiting: dict[str, Any] = {}  # the ids of requests without an answer, by how JSON has them
+        self._writing = threading.Lock()  # both the daemon's answers and ours
+        self._lock = threading.Condition()  # for everything below; notified when there is a connection
+        self._waiting: dict[str, Any] = {}  # the ids of unanswered requests, by their JSON
         self._beginning: list[bytes] = []  # how the conversation began, in the older era: two lines
-        self._swallowed: str | None = None  # the id of a beginning that was said again, whose answer the client has
+        self._swallowed: str | None = None  # the id of a repeated beginning, whose answer the client already has
         self._connection: socket.socket | None = None
         self._is_over = False
 
     def run(self) -> None:
-        """Carry lines until the client leaves. Raises NotStarted, and NotServed if the first host does not want us."""
+        """Relay lines until the client leaves. Raises NotStarted, and NotServed if the first daemon refuses us."""
         connection = self._attach()
         threading.Thread(target=self._carry_out, daemon=True).start()
         while True:
             self._carry_in(connection)
             if self._is_over:
                 return
-            self._tell_those_who_wait("the host that ran the plugins ended; nothing more is known of this request")
+            self._tell_those_who_wait("the daemon that ran the plugins ended; the outcome of this request is unknown")
             try:
                 connection = self._attach()
             except (NotStarted, NotServed) as error:
-                self._tell_those_who_wait(f"the host that ran the plugins ended, and none could be started: {error}")
-                # What was read already, nobody else can serve.
+                self._tell_those_who_wait(f"the daemon that ran the plugins ended, and none could be started: {error}")
+                # Lines already read cannot be served by anyone else.
                 raise NotStarted(str(error), getattr(error, "hint", "")) from error
 
     def _attach(self) -> socket.socket:
-        """Attach to a host, started if there is none, and say to it how the conversation began."""
+        """Attach to a daemon, starting one if needed, and repeat how the conversation began."""
         while True:
             connection, answer = self._greet()
             if "attached" not in answer:
                 connection.close()
                 failure = answer.get("error", {})
-                said = f"{failure.get('message', 'the host ended')} ({failure.get('hint', '')})"
+                said = f"{failure.get('message', 'the daemon ended')} ({failure.get('hint', '')})"
                 raise NotServed(failure.get("code", "unavailable"), said)
             with self._lock:
                 try:
                     connection.sendall(b"".join(self._beginning))
-                except OSError:  # it has ended again, and another one has to be found
+                except OSError:  # it has ended again, so find another one
                     connection.close()
                     continue
                 self._swallowed = _word(self._beginning[0]).get("id") if self._beginning else None
                 self._connection = connection
                 self._lock.notify_all()
-                if self._is_over:  # meanwhile nobody reads any longer
+                if self._is_over:  # meanwhile nobody reads any more
                     _shut(connection)
             return connection
 
     def _greet(self) -> tuple[socket.socket, dict[str, Any]]:
-        """Find a host that answers: one that is just ending may still let us in, and says nothing then."""
+        """Find a daemon that answers: one that is ending may still accept us, but does not answer."""
         until = time.monotonic() + START_S
         while True:
             connection = self._address.connect() or self._address.start()
@@ -90,11 +89,11 @@ class Relay:
                 why = str(error)
             connection.close()
             if time.monotonic() > until:
-                raise NotStarted(f"the host does not answer: {why}")
+                raise NotStarted(f"the daemon does not answer: {why}")
             time.sleep(LOOK_S)
 
     def _carry_out(self) -> None:
-        """Carry what the client writes to the host, until the client leaves."""
+        """Relay what the client writes to the daemon, until the client leaves."""
         try:
             while line := self._into.readline():
                 self._send(line)
@@ -104,12 +103,12 @@ class Relay:
                 if self._connection is not None:
                     _shut(self._connection)
                 else:
-                    os._exit(0)  # nobody reads any more, and nothing is under way
+                    os._exit(0)  # nobody reads any more, and nothing is running
 
     def _send(self, line: bytes) -> None:
         word = _word(line)
         with self._lock:
-            self._lock.wait_for(lambda: self._connection is not None)  # between two hosts there is none
+            self._lock.wait_for(lambda: self._connection is not None)  # between two daemons there is none
             connection = self._connection
             assert connection is not None
             method = word.get("method")
@@ -122,10 +121,10 @@ class Relay:
         try:
             connection.sendall(line)
         except OSError:
-            pass  # whoever reads from it notices, too, and tells those who wait
+            pass  # the reading thread notices, too, and answers waiting requests
 
     def _carry_in(self, connection: socket.socket) -> None:
-        """Carry what the host says to the client, until the host ends."""
+        """Relay what the daemon writes to the client, until the daemon ends."""
         with connection, connection.makefile("rb") as lines:
             try:
                 for line in lines:
@@ -137,13 +136,13 @@ class Relay:
             self._connection = None
 
     def _is_to_be_swallowed(self, line: bytes) -> bool:
-        """Note that somebody has an answer; whether it is one that the client had before, or none."""
+        """Record that a request was answered; return whether the client must not see this line."""
         word = _word(line)
         if "method" in word or "id" not in word:
             return False
         with self._lock:
             if word.get("error") == CLOSED and not self._is_over:
-                return True  # the host is about to end; then they hear what that means, and what to do
+                return True  # the daemon is about to end; then they get a better error
             self._waiting.pop(json.dumps(word["id"]), None)
             if self._swallowed is not None and word["id"] == self._swallowed:
                 self._swallowed = None
@@ -164,7 +163,7 @@ class Relay:
             try:
                 self._out.write(line)
                 self._out.flush()
-            except OSError:  # nobody reads any longer
+            except OSError:  # nobody reads any more
                 with self._lock:
                     self._is_over = True
                     if self._connection is not None:
@@ -172,8 +171,8 @@ class Relay:
 
 
 def relay(home: str, **options: Any) -> None:
-    """Carry a client's conversation until it ends. Raises NotStarted, and NotServed before anything was read."""
-    # Files of our own: the interpreter's cannot be closed while a thread reads from them.
+    """Relay a client's conversation until it ends. Raises NotStarted, and NotServed before anything was read."""
+    # Our own file objects: the interpreter's cannot be closed while a thread reads from them.
     into, out = open(0, "rb", closefd=False), open(1, "wb", closefd=False)  # noqa: SIM115 - as long as we run
     Relay(Address(home), hello("mcp", **options), into, out).run()
 
@@ -195,7 +194,7 @@ def _word(line: bytes) -> dict[str, Any]:
 
 
 def _shut(connection: socket.socket) -> None:
-    """Say that the client writes no more; the host ends what is under way."""
+    """Signal that the client writes no more; the daemon ends what is running."""
     try:
         connection.shutdown(socket.SHUT_WR)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the resident host does for one client of the command line: a method for each request."""
+"""The daemon's handlers for one command-line client: a method for each request."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,14 +19,14 @@ from anyplug.model.types import Note, Result
 from anyplug.peers.notices import note_taker, note_teller, text_taker
 from anyplug.peers.slot import Place
 
-GRACE_S = 0.1  # for notes that follow right behind a command's answer
+GRACE_S = 0.1  # for notes that follow right after a command's answer
 
 
 class Answers:
     """Answers one client's requests; call it with one."""
 
     def __init__(self, host: Host, attachment: Attachment, send: Callable[[Any], None]) -> None:
-        """`send` is for what a client hears before the answer."""
+        """`send` is for messages before the answer."""
         self._host = host
         self._attachment = attachment
         self._send = send
@@ -44,7 +44,7 @@ class Answers:
         """Return the answer. Raises AnyplugError."""
         answer = self._by_kind.get(type(request))
         if answer is None:
-            raise protocol.BadFrame("a client of this kind cannot ask for that", "")
+            raise protocol.BadFrame("this kind of client cannot request that", "")
         return await answer(request)
 
     async def _call(self, request: protocol.CallTool) -> Result:
@@ -82,7 +82,7 @@ class Answers:
         await self._look_again()  # a client that has just decided something is ahead of us
         plugin = self._host.snapshot.plugin(request.path).plugin
         places = await self._host.peers.look_in(plugin, retry=True)
-        if not places:  # or somebody else has decided something since
+        if not places:  # or another client has decided something since
             raise Unavailable(f"plugin '{plugin.name}' is not running", "try again")
         return process_shape(places)
 
@@ -99,12 +99,12 @@ class Answers:
         now = await self._host.reload(request.name or None)
         if request.name and (entry := now.plugin(request.name)).is_down:
             reasons = [problem for problem in entry.problems if problem.code == NOT_RUNNING]
-            raise Unavailable(f"{entry.name} did not come up again: {reasons[0].message}", reasons[0].hint)
+            raise Unavailable(f"{entry.name} did not restart: {reasons[0].message}", reasons[0].hint)
         return "\n".join([now.compared_to(before), *now.faults])
 
 
 def conditions(host: Host) -> dict[str, protocol.Condition]:
-    """Say how all that stays up in a host does just now, by the paths of the plugins."""
+    """Return the current status of long-running plugins in a host, by their paths."""
     plugins = {place.plugin.path: place.plugin for place in host.peers.places}
     return {path: _condition(host.peers.of(plugin)) for path, plugin in plugins.items()}
 
@@ -116,7 +116,7 @@ def _condition(places: list[Place]) -> protocol.Condition:
 
 
 async def run_command(host: Host, line: str, attachment: Attachment) -> CommandOutcome:
-    """Run a slash command, with the notes that come with it and right behind it; its panel is looked at just once."""
+    """Run a slash command, with the notes that come with it and right after it; its panel is read just once."""
     late: list[Note] = []
     texts: list[Note] = []
     stop_texts = host.listen(text_taker(texts))

@@ -1,4 +1,4 @@
-"""The host over HTTP: who may come in, how much at once, and what answers. Imports the SDK and uvicorn: 1 s.
+"""The host over HTTP: access, limits and answers. Imports the SDK and uvicorn, which takes 1 s.
 
-`serving.serve_http` is the face; only `serve --http` imports it.
+`http_server.serve_http` is the entry point; only `serve --http` imports it.
 """

@@ -1,4 +1,4 @@
-"""The shape of everything behind a path: an ASGI application."""
+"""The type of everything behind a path: an ASGI application."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""Serves MCP over HTTP until it is cancelled: uvicorn, the shell, and the endpoints behind it.
+"""Serve MCP over HTTP until cancelled: uvicorn, the middleware, and the endpoints behind it.
 
-The end, in order: no more connections, no more calls, streams end, calls under way get `grace_s`, what is left is
-ended with an answer that says so, connections close, sessions end.
+Shutdown, in order: no more connections, no more calls, streams end, running calls get `grace_s`, remaining calls are
+ended with an error answer, connections close, sessions end.
 """
 
 import ssl
@@ -21,7 +21,7 @@ from anyplug.home.settings import HttpSettings
 
 KEEP_ALIVE_S = 30  # how long a connection waits for its next request: agents think between calls
 TICK_S = 1.0  # how often uvicorn renews the `Date` header
-CLOSING_S = 2  # for connections to close when all that they served has ended
+CLOSING_S = 2  # for connections to close after everything they served has ended
 
 
 async def serve_http(
@@ -33,14 +33,14 @@ async def serve_http(
     more: Mapping[str, Route] | None = None,
     task_status: anyio.abc.TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, then end in order, within `grace_s` and a little more. Gives the URL once it is up.
+    """Serve until cancelled, then shut down within `grace_s` and a little more. Report the URL once it is up.
 
-    `more` are further paths, each with what is there and below it.
+    `more` are further paths, each with an application for it and what is below.
     """
     ending = anyio.Event()
 
     async def serve() -> None:
-        # Shielded, so that calls under way may end; bounded by `grace_s`, then by CLOSING_S.
+        # Shielded, so that running calls may end; bounded by `grace_s`, then by CLOSING_S.
         with anyio.CancelScope(shield=True):
             async with Endpoints(server_of, settings) as endpoints:
                 shell = Shell(listener, {PATH: Route(endpoints, is_rpc=True), **(more or {})}, token, settings)
@@ -64,7 +64,7 @@ async def serve_http(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its own life: signals, loop and end belong to whoever runs us."""
+    """uvicorn's server without its own lifecycle: signals, loop and shutdown belong to our caller."""
 
     async def open(self, listener: Listener) -> None:
         self.config.load()
@@ -73,7 +73,7 @@ class _Server(uvicorn.Server):
         await self.startup(sockets=listener.sockets)
 
     async def stay(self, ending: anyio.Event) -> None:
-        """Stay up; uvicorn's own way looks ten times a second whether it should end."""
+        """Keep running; uvicorn's own loop polls ten times a second whether to end."""
         while not ending.is_set():
             await self.on_tick(0)
             with anyio.move_on_after(TICK_S):
@@ -98,9 +98,9 @@ def _configuration(app: App, listener: Listener, settings: HttpSettings) -> uvic
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # strangers that send nonsense shall not fill a log; our own errors have another logger
+        log_level="critical",  # invalid requests from strangers must not fill a log; our own errors have another logger
         access_log=False,
-        proxy_headers=False,  # nobody may say for others where they come from
+        proxy_headers=False,  # no client may claim another's address
         server_header=False,
         headers=[("x-content-type-options", "nosniff")],
         backlog=BACKLOG,

@@ -1,9 +1,9 @@
-"""Where we listen: HOST:PORT becomes open sockets, the names that we go by there, and TLS where it is wanted.
+"""Listen on HOST:PORT: open sockets, accepted host names, and optionally TLS.
 
     127.0.0.1:8000   [::1]:8000   localhost:0   and, with `expose`, 0.0.0.0:8000 or a name of this machine
 
-Whatever is not loopback is refused unless the person said so. A `Host` header must have one of our names: a page on
-the web can make a browser send requests here under a name of its own (DNS rebinding), and under no other.
+Anything but loopback is refused without `--expose`. A `Host` header must contain one of our names: with DNS rebinding,
+a web page can make a browser send requests here, but only under the page's own name.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from anyplug.model.errors import ConfigError, UsageError
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 USUAL_PORTS = {"http": 80, "https": 443}
 LAST_PORT = 65_535
-BACKLOG = 256  # connections that the kernel keeps waiting for us
-PRIVILEGED = 1024  # ports below need rights that nobody should have for this
+BACKLOG = 256  # pending connections
+PRIVILEGED = 1024  # ports below need privileges that nobody should have for this
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):(?P<port>\d{1,5})")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """What the person asked for."""
+    """The requested address."""
 
     host: str  # without brackets
-    port: int  # 0: any that is free
+    port: int  # 0: any free port
 
     def __str__(self) -> str:
         return f"{_bracketed(self.host)}:{self.port}"
 
 
 class Listener:
-    """Open sockets, and what is known about them. Serving it closes it; else `close` does."""
+    """Open sockets and their properties. Serving closes it; otherwise `close` does."""
 
     def __init__(
         self, sockets: list[socket.socket], address: Address, names: Iterable[str], tls: ssl.SSLContext | None
@@ -59,28 +59,29 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """The address, as clients take it."""
+        """The address for clients."""
         return f"{self.scheme}://{self.address}"
 
     @property
     def warnings(self) -> list[str]:
-        """What the person should know about what they asked for."""
+        """Warnings about the requested address."""
         if self.is_loopback or self.tls:
             return []
-        danger = "whoever sees the traffic has the token, and with it your tools"
-        cure = "--tls-cert and --tls-key encrypt it"
-        return [f"{self.address} can be reached by other machines, and nothing is encrypted: {danger} ({cure})"]
+        danger = "anyone who can see the traffic can read the token, and use your tools with it"
+        cure = "encrypt it with --tls-cert and --tls-key"
+        return [f"{self.address} can be reached by other machines without encryption: {danger} ({cure})"]
 
     @property
     def origins(self) -> frozenset[bytes]:
-        """The origins of pages that we serve ourselves."""
+        """The origins of the pages that we serve ourselves."""
         return frozenset(f"{self.scheme}://".encode() + name for name in self._names)
 
     def is_ours(self, host: bytes) -> bool:
-        """Whether a `Host` header names us."""
+        """Return whether a `Host` header names us."""
         if host in self._names or host.lower() in self._names:
             return True
-        # Listening everywhere, we cannot know our addresses; but no page can have one for its name by rebinding.
+        # Listening everywhere, we do not know our addresses; but with rebinding no page can have an address as its
+        # name.
         return self._takes_literals and _is_literal(host, self.port)
 
     def close(self) -> None:
@@ -93,17 +94,20 @@ class Listener:
         return [with_port, host] if self.port == USUAL_PORTS[self.scheme] else [with_port]
 
     def _as_given(self, name: str) -> list[str]:
-        """Return the names that a setting means: behind a proxy or a forwarded port, the port may be the usual one."""
+        """Return the host names that a setting means.
+
+        Behind a proxy or a forwarded port, the port may be the default one.
+        """
         has_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
         return [name] if has_port else [name, f"{name}:{self.port}"]
 
 
 def parse_address(text: str) -> Address:
-    """Read HOST:PORT; raises UsageError."""
+    """Parse HOST:PORT; raises UsageError."""
     found = _ADDRESS.fullmatch(text.strip())
     if found is None or int(found["port"]) > LAST_PORT:
         raise UsageError(
-            f"'{text}' is not HOST:PORT", "write it like 127.0.0.1:8000 or [::1]:8000; port 0 takes any that is free"
+            f"'{text}' is not HOST:PORT", "write it like 127.0.0.1:8000 or [::1]:8000; port 0 means any free port"
         )
     return Address(found["host"].strip("[]"), int(found["port"]))
 
@@ -116,30 +120,30 @@ def listen(
     certificate: str | None = None,
     key: str | None = None,
 ) -> Listener:
-    """Open the sockets; raises UsageError or ConfigError. `names` are further ones that we go by."""
+    """Open the sockets; raises UsageError or ConfigError. `names` are further accepted host names."""
     tls = _tls(certificate, key)
     found = _resolve(address)
     outside = [host for _, host in found if not ipaddress.ip_address(host).is_loopback]
     if outside and not expose:
         raise UsageError(
             f"{address} can be reached by other machines",
-            "use 127.0.0.1 or localhost; if others shall use your tools, say so with --expose, and give --tls-cert",
+            "use 127.0.0.1 or localhost; to let other machines use your tools, add --expose and --tls-cert",
         )
     with contextlib.ExitStack() as undo:
         sockets: list[socket.socket] = []
         port = address.port
         for family, host in found:
-            # Named TCP, connections get TCP_NODELAY from asyncio; else each answer waits 40 ms for an acknowledgement.
+            # With IPPROTO_TCP asyncio sets TCP_NODELAY; otherwise each answer waits 40 ms for an acknowledgement.
             each = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             try:
                 _open(each, host, port)
             except OSError as error:
                 if sockets and error.errno == errno.EADDRNOTAVAIL:
-                    each.close()  # `localhost` is also ::1 on machines that have no IPv6
+                    each.close()  # `localhost` also resolves to ::1 on machines without IPv6
                     continue
                 _fail(Address(host, port), error)
             sockets.append(each)
-            port = int(each.getsockname()[1])  # of several addresses, all have the same one
+            port = int(each.getsockname()[1])  # the same for all addresses
         listener = Listener(sockets, address, names, tls)
         undo.pop_all()
     return listener
@@ -150,34 +154,34 @@ def _resolve(address: Address) -> list[tuple[socket.AddressFamily, str]]:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"'{address.host}' is no address of this machine: {getattr(error, 'strerror', None) or error}",
-            "127.0.0.1 and localhost are always there",
+            f"'{address.host}' is not an address of this machine: {getattr(error, 'strerror', None) or error}",
+            "127.0.0.1 and localhost always work",
         ) from error
     kept = {str(where[0]): family for family, _, _, _, where in found}
     return sorted(((family, host) for host, family in kept.items()), key=lambda each: each[0] is socket.AF_INET6)
 
 
 def _open(each: socket.socket, host: str, port: int) -> None:
-    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that just ended are in nobody's way
+    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not block the port
     if each.family is socket.AF_INET6:
         each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     each.setblocking(False)
     each.bind((host, port))
-    each.listen(BACKLOG)  # here and not later: two may bind before one of them listens
+    each.listen(BACKLOG)  # here and not later: two processes may bind before one of them listens
 
 
 def _fail(address: Address, error: OSError) -> NoReturn:
     if error.errno == errno.EADDRINUSE:
         raise ConfigError(
-            f"{address} is in use by another program", "choose another port, or 0 for any that is free"
+            f"{address} is in use by another program", "choose another port, or 0 for any free port"
         ) from error
     if error.errno == errno.EADDRNOTAVAIL:
         raise UsageError(
-            f"'{address.host}' is no address of this machine", "127.0.0.1 and localhost are always there"
+            f"'{address.host}' is not an address of this machine", "127.0.0.1 and localhost always work"
         ) from error
     if error.errno == errno.EACCES and address.port < PRIVILEGED:
         raise ConfigError(
-            f"port {address.port} needs more rights than you have", f"choose a port from {PRIVILEGED} on"
+            f"port {address.port} needs more privileges than you have", f"choose a port from {PRIVILEGED} upwards"
         ) from error
     raise ConfigError(f"cannot listen at {address}: {error.strerror}", "choose another address") from error
 
@@ -186,17 +190,17 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise UsageError("TLS needs a certificate and its key", "give both --tls-cert and --tls-key")
+        raise UsageError("TLS needs a certificate and its key", "pass both --tls-cert and --tls-key")
     for path in (certificate, key):
         try:
             with open(path, "rb"):
                 pass
         except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path and who may read it") from error
+            raise ConfigError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(certificate, key, password=lambda: "")  # else it asks at the terminal
+        context.load_cert_chain(certificate, key, password=lambda: "")  # otherwise it asks at the terminal
     except ssl.SSLError as error:
         _explain(certificate, key, error)
     return context
@@ -205,14 +209,15 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
 def _explain(certificate: str, key: str, error: ssl.SSLError) -> NoReturn:
     if error.reason == "KEY_VALUES_MISMATCH":
         raise ConfigError(
-            f"the key in {key} is not that of the certificate in {os.path.basename(certificate)}",
-            "give the files that were made together",
+            f"the key in {key} does not belong to the certificate in {os.path.basename(certificate)}",
+            "pass the certificate and the key that was created with it",
         ) from error
     with open(key, "rb") as file:
         if b"ENCRYPTED" in file.read():
             raise ConfigError(
                 f"the key in {key} has a passphrase",
-                f"nobody can type it when the server starts: `openssl pkey -in {key} -out plain.pem` takes it off",
+                f"remove it, because nobody can type it when the server starts: `openssl pkey -in {key} -out "
+                "plain.pem`",
             ) from error
     raise ConfigError(
         f"{certificate} and {key} are not a certificate and its key in PEM form",

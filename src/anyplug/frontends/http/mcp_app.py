@@ -1,7 +1,7 @@
-"""`/mcp` and `/mcp/<profile>`: the SDK's transport for each profile, made when somebody first asks for it.
+"""`/mcp` and `/mcp/<profile>`: the SDK's transport for each profile, created on its first request.
 
-Both eras of the protocol are served at each path; the SDK tells them apart by a header. What a profile's server does,
-this module does not know.
+Both eras of the protocol are served at each path; the SDK tells them apart by a header. Knows nothing about what a
+profile's server does.
 """
 
 import re
@@ -28,9 +28,9 @@ _PROFILE = re.compile(re.escape(PATH) + r"(?:/(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]
 
 
 class Endpoints:
-    """The profiles that are in use. `server_of` gives the server of a profile, "" being the usual one, or None.
+    """The profiles in use. `server_of` returns a profile's server, "" being the default profile, or None.
 
-    It is asked at each request, and must give the same object as long as its sessions shall live.
+    It is called for each request, and must return the same object as long as its sessions should live.
     """
 
     def __init__(self, server_of: ServerOf, settings: HttpSettings) -> None:
@@ -65,7 +65,7 @@ class Endpoints:
         endpoint = self._open.get(profile)
         if endpoint is not None and endpoint.server is server:
             return endpoint
-        async with self._opening:  # two may come at once
+        async with self._opening:  # two requests may arrive at once
             endpoint = self._open.get(profile)
             if endpoint is not None and endpoint.server is not server:
                 self._open.pop(profile).close()
@@ -92,7 +92,7 @@ class _Endpoint:
         self._scope = anyio.CancelScope()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Stay open until closed."""
+        """Run until closed."""
         with self._scope:
             async with self._sessions.run():
                 task_status.started()
@@ -104,7 +104,7 @@ class _Endpoint:
 
 
 def _saying_why(send: Send, sessions: int) -> Send:
-    """Say it as everywhere if there are too many sessions: for that the SDK has a bare 503, and for nothing else."""
+    """Explain a refusal for too many sessions in our format: the SDK answers a bare 503 then, and only then."""
     is_replaced = False
 
     async def replacing(message: Message) -> None:

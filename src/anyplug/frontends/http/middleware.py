@@ -1,7 +1,7 @@
-"""What every request passes, in this order: our name, its origin, a path, the token, its size, our limits.
+"""Checks for every request, in this order: host name, origin, path, token, size, rate limits.
 
-An ASGI application around others. It knows paths and who may come in, and of what is behind them only whether it
-speaks JSON-RPC: there, answers and notes to calls under way are told from calls, since they must always get through.
+An ASGI application around others. It knows paths and access, and about the applications only whether they speak
+JSON-RPC: there it distinguishes calls from answers and notifications for running calls, which must always get through.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from anyplug.frontends.http.token import Token
 from anyplug.frontends.http.uvicorn_timeouts import KNOWN
 from anyplug.home.settings import HttpSettings
 
-# Headers that decide something: of two, a proxy before us could have judged the other one.
+# Headers that decide something: with two of them, a proxy in front of us could have judged the other one.
 SINGLE = frozenset({b"authorization", b"host", b"origin", b"content-length", b"content-type", b"mcp-session-id",
                     b"mcp-protocol-version", b"mcp-method", b"access-control-request-method"})  # fmt: skip
-LISTENING = b"subscriptions/listen"  # the request of the newer era that stays open to hear of changes
+LISTENING = b"subscriptions/listen"  # the newer era's request that stays open to receive changes
 
 _logger = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What is at a path, and below it."""
+    """The application at a path and below it."""
 
     app: App
     is_rpc: bool = False
-    is_open: bool = False  # to those without a token
+    is_open: bool = False  # no token needed
 
 
 class Shell:
-    """Stands in front of everything that is served."""
+    """In front of everything that is served."""
 
     def __init__(self, listener: Listener, routes: Mapping[str, Route], token: Token, settings: HttpSettings) -> None:
         self._listener = listener
@@ -84,7 +84,7 @@ class Shell:
             self._bodies.release(body)
 
     async def end(self, grace_s: float) -> None:
-        """Take no more calls, end streams, let calls end for a bounded time, then end them."""
+        """Accept no more calls, end streams, give calls a bounded time, then end them."""
         self._is_ending = True
         self._cancel(Kind.STREAM)
         if self._admission.calls:
@@ -119,7 +119,7 @@ class Shell:
                 raise
             task.uncancel()
             await reply.cut_off(refusals.ENDING)
-        except Exception:  # whatever is behind us, the next request is served
+        except Exception:  # whatever fails behind us, the next request is served
             _logger.exception("%s %s failed", scope["method"], scope["path"])
             await reply.cut_off(refusals.FAILED)
         finally:
@@ -135,13 +135,13 @@ class Shell:
 
 
 def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether a header that decides something is there twice."""
+    """Return whether a deciding header occurs twice."""
     names = [name for name, _ in headers if name in SINGLE]
     return len(names) != len(set(names))
 
 
 def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, reply: Reply) -> Kind:
-    """Tell what a request costs; and learn the id of a JSON-RPC request for its reply."""
+    """Return what a request costs, and set the id of a JSON-RPC request for its reply."""
     if scope["method"] == "GET":
         return Kind.STREAM if route.is_rpc or b"text/event-stream" in headers.get(b"accept", b"") else Kind.CALL
     if not route.is_rpc or scope["method"] != "POST":
@@ -149,7 +149,7 @@ def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, 
     try:
         message = _peek(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Kind.CALL  # whatever it is, it is no answer and no note
+        return Kind.CALL  # neither an answer nor a notification
     if not message.id or not message.method:
         return Kind.WORD
     reply.request_id = message.id
@@ -157,7 +157,7 @@ def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, 
 
 
 class _Peek(msgspec.Struct):
-    """As much of a JSON-RPC message as tells what it is."""
+    """The part of a JSON-RPC message that tells what it is."""
 
     id: msgspec.Raw = msgspec.Raw()
     method: msgspec.Raw = msgspec.Raw()
@@ -167,7 +167,7 @@ _peek = msgspec.json.Decoder(_Peek).decode
 
 
 def _client(scope: Scope, headers: dict[bytes, bytes]) -> Hashable:
-    """Tell clients apart."""
+    """Identify the client."""
     session, address = headers.get(b"mcp-session-id"), scope["client"]
     return address if session is None or address is None else (address[0], session)
 

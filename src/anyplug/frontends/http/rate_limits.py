@@ -1,8 +1,7 @@
-"""How much at once, and how fast: counts and token buckets, for each client and for all of them. Pure but for a clock.
+"""Rate and concurrency limits: counts and token buckets, per client and for all clients. Pure except for a clock.
 
-A client is a session of MCP, or a connection where there is none: agents on one machine share its address and the
-token, and one that runs wild must not use up what the others have. What keeps a client from being many is the bucket
-of all.
+A client is an MCP session, or a connection if there is none: agents on one machine share its address and the token, and
+a runaway agent must not use up the others' share. The bucket for all limits a client that poses as many.
 """
 
 import time
@@ -12,23 +11,23 @@ from enum import Enum
 from anyplug.frontends.http.refusals import Refusal, overloaded
 from anyplug.home.settings import HttpSettings
 
-BURST_S = 2.0  # seconds' worth of requests that may come at once after a pause: agents work in bursts
-CLIENTS_IN_STEP = 4  # clients that may use their full rate at the same time, before all are slowed down
-REMEMBERED = 1024  # clients whose rate is known; each is some 300 bytes
-WAIT_S = 1.0  # what is said when a place has to get free first: nobody knows when, and calls take about that long
-TOO_MANY, BUSY = 429, 503  # whose fault it is: this client's, or everybody's
+BURST_S = 2.0  # seconds' worth of requests allowed at once after a pause: agents work in bursts
+CLIENTS_IN_STEP = 4  # clients that may use their full rate at the same time before all are slowed down
+REMEMBERED = 1024  # clients whose rate is tracked; each takes some 300 bytes
+WAIT_S = 1.0  # suggested wait for a free slot: unknown, but calls take about that long
+TOO_MANY, BUSY = 429, 503  # whose fault it is: this client's, or the total load's
 
 
 class Kind(Enum):
     """What a request costs."""
 
     CALL = "call"
-    STREAM = "stream"  # stays open to hear of changes, and does nothing meanwhile
-    WORD = "word"  # an answer or a note to what is under way; refused, it would leave that hanging
+    STREAM = "stream"  # stays open to receive changes, and does nothing meanwhile
+    WORD = "word"  # an answer or notification for a running call; refusing it would leave that hanging
 
 
 class Bucket:
-    """Holds what may still be taken at once; fills by itself."""
+    """A token bucket that refills over time."""
 
     __slots__ = ("_level", "_rate", "_size", "_when")
 
@@ -37,7 +36,7 @@ class Bucket:
         self._level, self._when = size, now
 
     def take(self, now: float) -> float:
-        """Take one, and give 0; or take nothing, and give the seconds until there is one."""
+        """Take one token and return 0; or take none and return the seconds until there is one."""
         level = min(self._size, self._level + (now - self._when) * self._rate)
         self._when = now
         if level < 1:
@@ -47,12 +46,12 @@ class Bucket:
         return 0.0
 
     def is_full(self, now: float) -> bool:
-        """Whether it holds no more than one that was just made."""
+        """Return whether it is as full as a new one."""
         return self._level + (now - self._when) * self._rate >= self._size
 
 
 class Admission:
-    """Who may begin what."""
+    """Decides which requests may begin."""
 
     def __init__(self, settings: HttpSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -64,28 +63,30 @@ class Admission:
         self.streams = 0
 
     def enter(self, client: Hashable, kind: Kind) -> Refusal | None:
-        """Let a request begin, which must `leave` then; or say why not."""
+        """Let a request begin, which must `leave` later; or return why not."""
         now = self._clock()
         if kind is not Kind.WORD and (wait := self._of(client, now).take(now)):
-            return overloaded(TOO_MANY, f"more than {self._settings.requests_per_s:g} requests a second", wait)
+            return overloaded(TOO_MANY, f"more than {self._settings.requests_per_s:g} requests per second", wait)
         if wait := self._all.take(now):
             return overloaded(BUSY, "too many requests from all clients together", wait)
         if kind is Kind.CALL:
             of_client = self._calls.get(client, 0)
             if of_client >= self._settings.calls_per_client:
-                return overloaded(TOO_MANY, f"this client has all of its {of_client} calls under way", WAIT_S)
+                return overloaded(
+                    TOO_MANY, (f"this client already has {of_client} calls running, the most it may have"), WAIT_S
+                )
             if self.calls >= self._settings.calls:
-                return overloaded(BUSY, f"all {self.calls} calls that may be under way are", WAIT_S)
+                return overloaded(BUSY, f"{self.calls} calls are already running, the most allowed", WAIT_S)
             self._calls[client] = of_client + 1
             self.calls += 1
         elif kind is Kind.STREAM:
             if self.streams >= self._settings.streams:
-                return overloaded(BUSY, f"all {self.streams} streams that may be open are", WAIT_S)
+                return overloaded(BUSY, f"{self.streams} streams are already open, the most allowed", WAIT_S)
             self.streams += 1
         return None
 
     def leave(self, client: Hashable, kind: Kind) -> None:
-        """Note that a request has ended."""
+        """Record that a request has ended."""
         if kind is Kind.CALL:
             self.calls -= 1
             if left := self._calls[client] - 1:
@@ -104,7 +105,7 @@ class Admission:
         return bucket
 
     def _forget(self, now: float) -> None:
-        """Make room: those that rested are as good as new, and else the one that came first has to start anew."""
+        """Make room: drop clients with a full bucket, or else the one that came first."""
         self._buckets = {client: bucket for client, bucket in self._buckets.items() if not bucket.is_full(now)}
         if len(self._buckets) >= REMEMBERED:
             del self._buckets[next(iter(self._buckets))]

@@ -1,8 +1,8 @@
-"""What is said to those who are not let in: a status, and JSON with our code and a hint.
+"""Error answers: a status, and JSON with our code and a hint.
 
     {"error": {"code": "not_found", "message": "...", "hint": "..."}}
 
-Where the protocol is JSON-RPC, clients show people only what is an error of that protocol, whatever the status:
+Where the protocol is JSON-RPC, clients show people only JSON-RPC errors, whatever the status:
 
     {"jsonrpc": "2.0", "id": 7, "error": {"code": -32050, "message": "...", "data": {"code": "overloaded", ...}}}
 """
@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-RPC_ERROR = -32050  # of those that JSON-RPC leaves to servers; MCP itself uses -32000, -32001 and some from -32020
-LEAST_WAIT_S = 1  # `Retry-After` knows whole seconds only, and 0 would be an invitation to a loop
+RPC_ERROR = -32050  # from JSON-RPC's range for servers; MCP itself uses -32000, -32001 and some from -32020
+LEAST_WAIT_S = 1  # `Retry-After` has whole seconds, and 0 would invite a loop
 NULL = msgspec.Raw(b"null")
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request gets no further."""
+    """Why a request is refused."""
 
     status: int
     code: str
@@ -33,7 +33,7 @@ class Refusal(msgspec.Struct, frozen=True):
 NOT_OURS = Refusal(
     421,
     "denied",
-    "this server does not go by the name in the `Host` header",
+    "the name in the `Host` header is not one of this server's",
     "use the address that `anyplug serve` printed, or list the name under `hosts` in [http] of settings.toml",
 )
 FOREIGN = Refusal(
@@ -45,43 +45,46 @@ FOREIGN = Refusal(
 NO_TOKEN = Refusal(
     401,
     "denied",
-    "the request carries no token, or not the right one",
-    "send `Authorization: Bearer TOKEN`; the token lies in `http-token` in the home folder, and is never read from "
-    "an address",
+    "the request has no token, or a wrong one",
+    "send `Authorization: Bearer TOKEN`; the token is in `http-token` in the home folder, and is never read from a URL",
     headers=((b"www-authenticate", b'Bearer realm="anyplug"'),),
 )
 NOTHING_HERE = Refusal(404, "not_found", "there is nothing at this path", "tools are at /mcp and /mcp/PROFILE")
 ENDING = Refusal(
-    503, "unavailable", "the server is ending", "connect again when it is up", headers=((b"connection", b"close"),)
+    503,
+    "unavailable",
+    ("the server is shutting down"),
+    "connect again when it is running",
+    headers=((b"connection", b"close"),),
 )
-FAILED = Refusal(500, "unavailable", "the server met an error of its own", "`anyplug serve` printed which")
-MALFORMED = Refusal(400, "usage", "this is not a request of HTTP/1.1", "look at what the client sends")
+FAILED = Refusal(500, "unavailable", "the server had an internal error", "`anyplug serve` printed the error")
+MALFORMED = Refusal(400, "usage", "this is not an HTTP/1.1 request", "check what the client sends")
 TWICE = Refusal(
     400,
     "usage",
-    "a header that may stand in a request once stands in it twice",
+    "a header that must be unique occurs twice",
     "send each of `Authorization`, `Host`, `Origin`, `Content-Length` and the MCP headers once",
 )
 TOO_SLOW = Refusal(408, "timed_out", "the request took too long to arrive", "send it again, faster")
 
 
 def too_large(limit: int) -> Refusal:
-    """Say that a request has too many bytes."""
+    """Refuse a request that is too large."""
     return Refusal(
         413,
         "too_large",
-        f"the request has more than {limit:,} bytes",
+        f"the request is larger than {limit:,} bytes",
         "send less, or raise `max_request_bytes` in [http] of settings.toml",
     )
 
 
 def overloaded(status: int, message: str, wait_s: float) -> Refusal:
-    """Say that there is too much under way, and when to come back."""
+    """Refuse a request because of the load, and tell when to retry."""
     return Refusal(status, "overloaded", message, f"try again in {wait_s:.1f} s", retry_after_s=round(wait_s, 3))
 
 
 def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Headers, bytes]:
-    """Return headers and body; with the id of a request, or NULL, as an error of JSON-RPC."""
+    """Return headers and body; with a request's id, or NULL, as a JSON-RPC error."""
     facts: dict[str, Any] = {"code": refusal.code, "message": refusal.message, "hint": refusal.hint}
     headers = [*refusal.headers]
     if refusal.retry_after_s is not None:
@@ -96,7 +99,7 @@ def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Hea
 
 
 def json_headers(body: bytes) -> Headers:
-    """Return the headers of an answer in JSON."""
+    """Return the headers of a JSON answer."""
     return [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -1,4 +1,4 @@
-"""The bodies of requests: read whole, bounded each and all together. How long one may take, the connection knows."""
+"""Read request bodies, limited individually and in total. The connection limits the time."""
 
 from anyplug.frontends.http.asgi import Message, Receive
 from anyplug.frontends.http.rate_limits import BUSY, WAIT_S
@@ -8,16 +8,16 @@ IN_STEP = 16  # bodies of the largest size that may be in memory at once
 
 
 class Bodies:
-    """What is in memory of all requests under way."""
+    """The bodies of all running requests in memory."""
 
     def __init__(self, most: int) -> None:
-        """`most` is in bytes of one body."""
+        """`most` is the largest size of one body, in bytes."""
         self._most = most
         self._most_held = most * IN_STEP
         self._held = 0
 
     async def read(self, declared: int, receive: Receive) -> bytes | Refusal | None:
-        """Read one, which must be released then; or say why not. None if the client has left."""
+        """Read a body, which must be released later; or return why not. None if the client has left."""
         if declared > self._most:
             return too_large(self._most)
         chunks: list[bytes] = []
@@ -33,7 +33,7 @@ class Bodies:
                 if size > self._most:
                     return too_large(self._most)
                 if self._held > self._most_held:
-                    return overloaded(BUSY, "too many large requests are under way", WAIT_S)
+                    return overloaded(BUSY, "too many large requests are running", WAIT_S)
                 if not message["more_body"]:
                     body = b"".join(chunks)
             return body
@@ -42,12 +42,12 @@ class Bodies:
                 self._held -= size
 
     def release(self, body: bytes) -> None:
-        """Note that its request has ended."""
+        """Record that its request has ended."""
         self._held -= len(body)
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """Return the body that was read, then whatever comes: that the client has left."""
+    """Return a `receive` that first replays the body, then continues with the original."""
     is_given = False
 
     async def replay() -> Message:

@@ -1,4 +1,4 @@
-"""What goes back to the client: knows whether it has begun, and what a browser may show to a page."""
+"""The answer to a client: tracks whether it has begun, and which pages a browser may show it to."""
 
 import msgspec
 
@@ -6,9 +6,9 @@ from anyplug.frontends.http import refusals
 from anyplug.frontends.http.asgi import Message, Send
 from anyplug.frontends.http.refusals import Headers, Refusal
 
-PREFLIGHT_S = b"600"  # how long a browser may remember what it may send
+PREFLIGHT_S = b"600"  # how long a browser may cache the permission
 METHODS = b"GET, POST, DELETE"
-SENDABLE = frozenset({b"authorization", b"content-type", b"accept", b"last-event-id"})  # and what begins with mcp-
+SENDABLE = frozenset({b"authorization", b"content-type", b"accept", b"last-event-id"})  # and names that begin with mcp-
 READABLE = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
 
 
@@ -18,7 +18,7 @@ class Reply:
     __slots__ = ("_is_complete", "_is_started", "_origin", "_send", "request_id")
 
     def __init__(self, send: Send, origin: bytes | None = None, request_id: msgspec.Raw | None = None) -> None:
-        """`origin` is that of a page that may see the answer; an id, or NULL, stands for JSON-RPC."""
+        """`origin` is that of a page that may read the answer; an id, or NULL, means JSON-RPC."""
         self._send = send
         self._origin = origin
         self._is_started = self._is_complete = False
@@ -35,16 +35,16 @@ class Reply:
         await self._send(message)
 
     async def whole(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send all of it."""
+        """Send a complete answer."""
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Say why not."""
+        """Send a refusal."""
         await self.whole(refusal.status, *refusals.render(refusal, self.request_id))
 
     async def cut_off(self, refusal: Refusal) -> None:
-        """Say why not, or, if something else was said already, nothing more."""
+        """Send a refusal, unless an answer has already begun; then end it."""
         if not self._is_started:
             await self.refuse(refusal)
         elif not self._is_complete:

@@ -1,1 +1,1 @@
-"""Agents that speak MCP: a server over a host, on the `mcp` SDK."""
+"""MCP for agents: a server on top of a host, built on the `mcp` SDK."""

@@ -1,8 +1,8 @@
-"""Tier 2's question, as MCP asks it: in the older era by a request to the client, in the newer by ending the call.
+"""The tier 2 question over MCP: in the older era as a request to the client, in the newer by ending the call.
 
-In the newer era a question is kept here until it is answered. Whoever answers names it by an id that nobody can guess;
-an answer counts once, for the same tool, arguments, plugin and attachment, and for a bounded time. So a state that was
-tampered with, or is used again, leads nowhere. An answer can mean once or this attachment; never more.
+In the newer era a question is kept here until it is answered. The answer names it by an unguessable id; it counts once,
+for the same tool, arguments, plugin and attachment, and for a limited time. So a state that was tampered with or reused
+has no effect. An answer can allow one call or this attachment; never more.
 """
 
 import time
@@ -17,11 +17,11 @@ from anyplug.model import permissions
 from anyplug.model.errors import Denied, NeedsAnswer
 from anyplug.model.untrusted_text import for_people
 
-ANSWER_S = 50.0  # clients give a call up after 60 s; this ends before, so that they hear why
-KEPT_S = 600.0  # how long an answer may take where no request waits for it
-MOST_KEPT = 1_000  # questions; the oldest is forgotten, and asked again
+ANSWER_S = 50.0  # clients give up a call after 60 s; this ends before, so that they get the reason
+KEPT_S = 600.0  # how long an answer may take if no request waits for it
+MOST_KEPT = 1_000  # questions; the oldest is dropped, and asked again
 FIELD, KEY = "answer", "approval"  # of the form; of the request for input
-Elicit = Callable[[str, dict[str, Any]], Awaitable[tuple[str, Any]]]  # a text and a form; gives action and content
+Elicit = Callable[[str, dict[str, Any]], Awaitable[tuple[str, Any]]]  # a text and a form; returns action and content
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +36,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Questions:
-    """The questions that are open."""
+    """The open questions."""
 
     def __init__(self) -> None:
         self._open: dict[str, Kept] = {}
 
     def keep(self, question: Question, attachment: str, target: str, arguments: Any) -> None:
-        """Wait for the answer to a question."""
+        """Keep a question until it is answered."""
         while len(self._open) >= MOST_KEPT:
             del self._open[next(iter(self._open))]
         self._open[question.id] = Kept(
@@ -55,7 +55,7 @@ class Questions:
         )
 
     def take(self, name: str, attachment: str, target: str, arguments: Any) -> Kept | None:
-        """Return the question that is answered, which is over then; None if it is not one of this caller's."""
+        """Return the answered question and close it; None if it is not one of this caller's."""
         kept = self._open.get(name)
         if kept is None or (kept.attachment, kept.target) != (attachment, target):
             return None
@@ -66,36 +66,38 @@ class Questions:
 
 
 def unable(question: Question) -> Denied:
-    """Say that this client cannot ask its user."""
+    """Return the error for a client that cannot ask its user."""
     if question.asker:
         return Denied(
             "host",
-            f"{question.asker} wants a person to be asked about '{question.tool}', and this client cannot ask its user",
-            f"the user can run it with `anyplug call {question.tool}`, and answer with always",
+            f"{question.asker} wants a person to confirm '{question.tool}', but this client cannot ask its user",
+            f'the user can run it with `anyplug call {question.tool}` and answer "always"',
         )
     if question.caller:
         return Denied(
             "host",
-            f"plugin '{question.caller}' wants to call '{question.tool}' of plugin '{question.plugin}', and this "
+            f"plugin '{question.caller}' wants to call '{question.tool}' of plugin '{question.plugin}', but this "
             "client cannot ask its user",
-            f"the user can allow it once and for all with {question.cure}",
+            f"the user can allow it permanently with {question.cure}",
         )
     return Denied(
         "host",
-        f"plugin '{question.plugin}' is of tier 2 and asks before it runs, and this client cannot ask its user",
-        f"the user can answer once and for all with `anyplug approve {question.plugin} --always`",
+        f"plugin '{question.plugin}' needs confirmation (tier 2), but this client cannot ask its user",
+        f"the user can allow it permanently with `anyplug approve {question.plugin} --always`",
     )
 
 
 def by_request(elicit: Elicit, *, for_all: bool = True) -> Ask:
-    """Ask by a request to the client. `elicit` raises TimeoutError, and ConnectionError if the client cannot."""
+    """Ask through a request to the client. `elicit` raises TimeoutError, and ConnectionError if the client cannot."""
 
     async def ask(question: Question) -> Answer:
         try:
             action, content = await elicit(text(question), form(for_all=for_all))
         except TimeoutError:
             raise Denied(
-                "host", f"nobody answered within {ANSWER_S:g} s whether '{question.tool}' may run", "call it again"
+                "host",
+                (f"the user did not answer within {ANSWER_S:g} s whether '{question.tool}' may run"),
+                "call it again",
             ) from None
         except ConnectionError as error:
             raise Denied("host", f"the client could not ask its user: {error}", unable(question).hint) from error
@@ -105,13 +107,13 @@ def by_request(elicit: Elicit, *, for_all: bool = True) -> Ask:
 
 
 def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answer: Answer, *, can_ask: bool) -> Ask:
-    """Ask by ending the call, unless this is the call that came back with the answer."""
+    """Ask by ending the call, unless this call already carries the answer."""
 
     async def ask(question: Question) -> Answer:
         if question.chain:
             raise Denied(
                 "host",
-                f"'{question.tool}' was called by another tool, and in the midst of that nobody can be asked",
+                f"'{question.tool}' was called by another tool, and a question cannot be asked in the middle of that",
                 unable(question).hint,
             )
         if kept is not None and (kept.digest, kept.given) == (question.digest, audit_log.digest_of(question.arguments)):
@@ -125,7 +127,7 @@ def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answ
 
 
 def text(question: Question) -> str:
-    """Say to the person what would run, with what, and what it may do."""
+    """Describe for the person what would run, with what, and what it may do."""
     may = "; ".join(permissions.describe(permission) for permission in question.permissions) or "nothing special"
     asked = f"May plugin '{question.plugin}' run '{question.tool}'?"
     if question.caller:
@@ -139,7 +141,7 @@ def text(question: Question) -> str:
 
 
 def form(*, for_all: bool) -> dict[str, Any]:
-    """Return the form that a client shows."""
+    """Return the form for the client to show."""
     choices: dict[str, str] = {"once": "Yes, this once"}
     if for_all:
         choices["session"] = "Yes, for this session"
@@ -159,7 +161,7 @@ def form(*, for_all: bool) -> dict[str, Any]:
 
 
 def read(action: str, content: Any, *, for_all: bool) -> Answer:
-    """Read what a client says that the person answered; whatever is no clear yes is a no."""
+    """Parse a client's report of the person's answer; anything but a clear yes is a no."""
     said = content.get(FIELD) if isinstance(content, dict) else None
     if action != "accept" or not isinstance(said, str) or said not in {"once", "session"}:
         return "no"

@@ -1,8 +1,8 @@
-"""A fast lane beside the SDK, which takes about 0.7 ms for a request: plain `tools/call`, `tools/list` and `ping`.
+"""A fast path beside the SDK, which takes about 0.7 ms per request: plain `tools/call`, `tools/list` and `ping`.
 
-The lane opens when the SDK has settled the connection's era. It takes only requests that it understands to the last
-field; whatever has one more, or one of another type, goes to the SDK, and so does everything that is no such request.
-So validation, its errors and all that is rare happen in one place, and nobody can tell from outside who answered.
+It opens when the SDK has settled the connection's era. It handles only requests that it understands completely; a
+request with an additional field, or a field of another type, goes to the SDK, and so does everything else. So
+validation, its errors and all rare cases are in one place, and clients cannot tell which of the two answered.
 """
 
 import logging
@@ -27,8 +27,8 @@ from anyplug.frontends.mcp.sdk_server import Context, Reception, bad_cursor, can
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
-LAST_S = 1.0  # for the answers that are owed when the connection ends, as the SDK has it
-MOST_ENVELOPES = 16  # that are known to be right; a client has one
+LAST_S = 1.0  # for pending answers when the connection ends, as in the SDK
+MOST_ENVELOPES = 16  # known to be valid; a client has one
 ONLY_MODERN = ("resultType", "ttlMs", "cacheScope")  # keys that the older era does not have
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ _Plain = _Call | _List | _Ping | _ModernCall | _ModernList
 
 
 class _InFlight:
-    """A request under way."""
+    """A running request."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -107,19 +107,19 @@ class _InFlight:
 
 
 class Lane:
-    """The fast lane of one connection. Its requests live in a task group of its own, and end with it."""
+    """The fast path of one connection. Its requests run in its own task group, and end with it."""
 
     def __init__(self, reception: Reception, attachment: Attachment, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._reception = reception
         self._desk = reception.desk
         self._attachment = attachment
         self._send = send
-        self._decode: Callable[[bytes], _Plain] | None = None  # none while the lane is closed
+        self._decode: Callable[[bytes], _Plain] | None = None  # None while it is closed
         self._is_begun = False  # a first request has settled the era
         self._session: ServerSession | None = None  # of the older era
         self._can_ask = False
         self._in_flight: dict[str | int, _InFlight] = {}
-        self._envelopes: dict[tuple[bytes, bytes], bool] = {}  # that are right, and whether such a client can ask
+        self._envelopes: dict[tuple[bytes, bytes], bool] = {}  # valid ones, and whether such a client can ask
         self._stamp = reception.server.server_info_stamp
         reception.opened = self._open
 
@@ -134,7 +134,7 @@ class Lane:
         await self._tasks.__aexit__(None, None, None)
 
     def takes(self, line: bytes) -> bool:
-        """Serve a line, if it is one for the lane; say whether it is."""
+        """Handle a line if it is suitable; return whether it is."""
         if self._decode is None:
             return False
         try:
@@ -148,7 +148,7 @@ class Lane:
         return True
 
     def passes(self, message: types.JSONRPCMessage) -> None:
-        """See a message that goes to the SDK: it may settle the era, or cancel what is in the lane."""
+        """Observe a message that goes to the SDK: it may settle the era, or cancel a request of ours."""
         if isinstance(message, types.JSONRPCRequest):
             if message.method == "initialize":
                 self._decode = None
@@ -168,7 +168,7 @@ class Lane:
         self._decode = _OLDER.decode
 
     def _can_this_ask(self, meta: _Envelope) -> bool | None:
-        """Whether the sender of an envelope can ask its user; None if the envelope may be wrong."""
+        """Return whether the sender of an envelope can ask its user; None if the envelope may be invalid."""
         key = (bytes(meta.info), bytes(meta.capabilities))
         if key not in self._envelopes:
             if len(self._envelopes) >= MOST_ENVELOPES:
@@ -188,7 +188,7 @@ class Lane:
         return self._envelopes[key]
 
     async def _serve(self, plain: _Plain, in_flight: _InFlight) -> None:
-        """Answer one request; one that the client cancelled is not answered."""
+        """Answer one request, unless the client cancelled it."""
         is_sending = False
         try:
             with in_flight.scope:
@@ -197,7 +197,7 @@ class Lane:
                 finally:
                     in_flight.is_over = True
                     key = coerce_request_id(plain.id)
-                    if self._in_flight.get(key) is in_flight:  # else its id was used again
+                    if self._in_flight.get(key) is in_flight:  # otherwise its id was reused
                         del self._in_flight[key]
                 if not in_flight.is_cancelled:
                     is_sending = True
@@ -227,7 +227,7 @@ class Lane:
                     return {"result": self._newer(answer)}
         except BadCursor:
             return {"error": bad_cursor().error.model_dump(by_alias=True, exclude_none=True)}
-        except Exception as error:  # a fault of ours costs one answer and not the connection, as in the SDK
+        except Exception as error:  # an internal error costs one answer and not the connection, as in the SDK
             logger.exception("a request failed")
             if isinstance(plain, _ModernCall | _ModernList):
                 return {"error": {"code": types.INTERNAL_ERROR, "message": "Internal server error"}}
@@ -238,7 +238,7 @@ class Lane:
         return Request(
             attachment=self._attachment,
             can_ask=self._can_ask,
-            elicit=elicitation(self._session, None),  # on a stream there is one way for all requests
+            elicit=elicitation(self._session, None),  # a stream has one channel for all requests
             progress=self._progress(plain.params.meta.token, in_flight),
         )
 
@@ -265,7 +265,7 @@ class Lane:
         return report
 
     def _newer(self, result: Wire) -> Wire:
-        """Return a result with who gave it, as the newer era wants it."""
+        """Add the server's identity to a result, as the newer era requires."""
         return {**result, "_meta": {**result.get("_meta", {}), types.SERVER_INFO_META_KEY: self._stamp}}
 
 
@@ -278,6 +278,6 @@ def _error(name: str | int, code: int, message: str) -> Wire:
 
 
 def _has_envelope(params: dict[str, Any] | None) -> bool:
-    """Whether a first request begins the newer era, by the sign that the SDK goes by."""
+    """Return whether a first request begins the newer era, by the same criterion as the SDK."""
     meta = (params or {}).get("_meta")
     return isinstance(meta, dict) and types.PROTOCOL_VERSION_META_KEY in meta

@@ -1,7 +1,7 @@
-"""Where the requests of MCP clients become calls of the host, in both eras of the protocol. Imports no SDK.
+"""Turn requests of MCP clients into calls of the host, in both eras of the protocol. Imports no SDK.
 
-Every tool is called by `Host.call`, with the attachment of whoever asks; also what call_tool means is called under
-its own name, so that gates and the audit see the tool and not the way to it.
+Every tool is called through `Host.call`, with the caller's attachment; the target of call_tool is also called under its
+own name, so that gates and the audit see the tool itself.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from anyplug.frontends.mcp.result_content import ERROR, QUESTION, Wire, prompt_r
 from anyplug.host.host import Host
 from anyplug.model.types import Failure, Progress
 
-MOST_AT_ONCE = 1_000  # calls of all clients of one server; agents have a few dozen under way
-COME_BACK_S = 1  # what a client is told to wait that has too many
+MOST_AT_ONCE = 1_000  # running calls of all clients of one server; agents have a few dozen
+COME_BACK_S = 1  # how long a client with too many calls is told to wait
 INSTRUCTIONS = (
     "Tools of the plugins that the user installed and approved in anyplug. Each description names its plugin. "
     f"Where {search_tools.FIND}, {search_tools.DESCRIBE} and {search_tools.CALL} are listed, the plugins' tools are "
@@ -28,11 +28,11 @@ INSTRUCTIONS = (
 
 
 class BadState(Exception):
-    """An answer to a question that is not open, or not to this call."""
+    """An answer to a question that is not open, or to another call's."""
 
 
 class Failed(Exception):
-    """A slash command did not come to an answer."""
+    """A slash command failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -40,39 +40,39 @@ class Failed(Exception):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks for something, and how they can be asked."""
+    """Who makes a request, and how they can be asked."""
 
     attachment: Attachment
     is_modern: bool = False
     can_ask: bool = False  # the client said that it can
     elicit: Elicit | None = None  # how, in the older era
-    is_alone: bool = False  # nobody knows which requests come from the same client, so no answer is for more than one
+    is_alone: bool = False  # requests cannot be attributed to a client, so an answer counts only once
     progress: Progress | None = None
-    state: str | None = None  # the question that is answered, in the newer era
+    state: str | None = None  # the answered question, in the newer era
     responses: dict[str, Any] | None = None  # and the answer
 
 
 class Desk:
-    """Serves the clients that look at a host through one view."""
+    """Serves the clients that use a host through one view."""
 
     def __init__(self, host: Host, view: View) -> None:
         self.host = host
         self.view = view
         self._questions = Questions()
         self._offering: Offering | None = None
-        self._told: Offering | None = None  # what clients were last told of
+        self._told: Offering | None = None  # what clients were last told
         self._under_way = 0
 
     @property
     def offering(self) -> Offering:
-        """What there is now."""
+        """What is offered now."""
         known = self._offering
         if known is None or known.snapshot is not self.host.snapshot or known.version != self.view.version:
             known = self._offering = Offering(self.host.snapshot, self.view, is_confining=self._is_confining)
         return known
 
     def look_again(self) -> tuple[bool, bool]:
-        """Take note that something may be another; say whether tools are, and whether prompts are, since last time."""
+        """Check for changes; return whether tools and prompts changed since last time."""
         self.view.refresh()
         before, self._told = self._told, self.offering
         if before is None or before is self._told:
@@ -81,7 +81,7 @@ class Desk:
         return tools, prompts
 
     async def call(self, name: str, arguments: dict[str, Any] | None, request: Request) -> Wire:
-        """Call a tool, as a client names it; raises BadState."""
+        """Call a tool by the client's name for it; raises BadState."""
         offering, given = self.offering, arguments or {}
         if offering.surface == "search":
             match name:
@@ -97,7 +97,7 @@ class Desk:
                         return refusal(target)
                     name, given = target
         if self._under_way >= MOST_AT_ONCE:
-            return refusal(Failure("overloaded", "too many calls are under way", f"try again in {COME_BACK_S} s"))
+            return refusal(Failure("overloaded", "too many calls are running", f"try again in {COME_BACK_S} s"))
         opened: list[Question] = []
         attachment = request.attachment.asking(self._asking(request, name, given, opened.append))
         self._under_way += 1
@@ -125,7 +125,7 @@ class Desk:
         return self.host.catalog.settings.is_confining
 
     def _asking(self, request: Request, target: str, given: Any, opened: Callable[[Question], None]) -> Ask:
-        """Say how this caller is asked, if anybody has to be."""
+        """Return how to ask this caller, if needed."""
         if request.is_modern:
             kept, answer = self._answered_question(request, target, given)
             return consent_elicitation.by_ending(opened, kept, answer, can_ask=request.can_ask)
@@ -144,7 +144,7 @@ class Desk:
         return kept, consent_elicitation.read(action, content, for_all=not request.is_alone)
 
     def _input_required(self, question: Question, request: Request, target: str, given: Any) -> Wire:
-        """End a request before anything ran, with what has to be answered first."""
+        """End a request before anything ran, with the question to be answered first."""
         self._questions.keep(question, _whose(request), target, given)
         form = {
             "mode": "form",

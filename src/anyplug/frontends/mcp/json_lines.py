@@ -1,7 +1,7 @@
-"""Messages on a stream of bytes: newline-delimited JSON-RPC.
+"""Messages on a byte stream: newline-delimited JSON-RPC.
 
-Lines go to the SDK, except those that the lane takes. What is no message is answered as JSON-RPC says, so that a
-client with a fault hears of it; what is too long is skipped.
+Lines go to the SDK, except those that the fast path handles. Invalid messages are answered as JSON-RPC requires, so
+that a faulty client learns about it; lines that are too long are skipped.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -17,40 +17,40 @@ from pydantic import ValidationError
 from anyplug.frontends.mcp.fast_path import Lane
 from anyplug.frontends.mcp.result_content import encoded
 
-LONGEST_LINE = 64 << 20  # bytes; 25 MiB of files, which is what a call may carry, are 34 MiB in base64
+LONGEST_LINE = 64 << 20  # bytes; a call may carry 25 MiB of files, which are 34 MiB in base64
 CHUNK = 65_536  # bytes
-STALL_S = 60.0  # that a client may take nothing of what it is sent while it sends more; people put programs to sleep
+STALL_S = 60.0  # how long a client may read nothing while it sends more; people put programs to sleep
 
 
 class Reader(Protocol):
-    """Where a client's bytes come from, as asyncio's StreamReader has it."""
+    """The source of a client's bytes, like asyncio's StreamReader."""
 
     async def read(self, n: int, /) -> bytes:
-        """Return some bytes, none at the end."""
+        """Return some bytes, empty at the end."""
         ...
 
 
 class Writer(Protocol):
-    """Where a client's bytes go, as asyncio's StreamWriter has it."""
+    """The destination of a client's bytes, like asyncio's StreamWriter."""
 
     def write(self, data: bytes, /) -> None:
-        """Take bytes, whole."""
+        """Write bytes, completely."""
         ...
 
     async def drain(self) -> None:
-        """Wait until there is room for more; raises OSError if nobody reads any longer."""
+        """Wait until there is room for more; raises OSError if nobody reads any more."""
         ...
 
 
 async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: Lane | None = None) -> None:
-    """Hand every line on, to the lane or to the SDK, until the stream ends.
+    """Pass every line to the fast path or to the SDK, until the stream ends.
 
-    While the client does not take what it is sent, nothing more is read, so that answers cannot pile up; for a
-    bounded time, since it may have closed its end, which nobody sees who does not read.
+    While the client does not read, nothing more is read from it, so that answers cannot pile up; for a limited time,
+    since it may have closed its end, which only a read reveals.
     """
     async for line in _lines(receive):
         if line is None:
-            await outlet.send_error(types.INVALID_REQUEST, f"a line has more than {LONGEST_LINE >> 20} MiB")
+            await outlet.send_error(types.INVALID_REQUEST, f"a line is longer than {LONGEST_LINE >> 20} MiB")
             continue
         with anyio.move_on_after(STALL_S) as patience:
             await outlet.has_room()
@@ -72,7 +72,7 @@ async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: Lane | None
 
 
 async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
-    """Divide what comes into lines; None stands for one that is too long."""
+    """Split the data into lines; None stands for one that is too long."""
     parts: list[bytes] = []
     length, is_skipping = 0, False
     while True:
@@ -81,7 +81,7 @@ async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
         except OSError:
             return
         if not chunk:
-            return  # what has no end of line was not meant to be read
+            return  # an unfinished line was not meant to be read
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
             parts.append(piece)
@@ -98,29 +98,29 @@ async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
 
 
 def _fault(line: bytes) -> tuple[int, str, Any]:
-    """Say what is wrong with a line that is no message, and to which request that is the answer."""
+    """Return what is wrong with an invalid line, and the id of its request."""
     try:
         given = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return types.PARSE_ERROR, "Parse error", None
     if isinstance(given, list):
-        return types.INVALID_REQUEST, "batches of messages are not understood: send one message on each line", None
+        return types.INVALID_REQUEST, "batches of messages are not supported: send one message per line", None
     name = given.get("id") if isinstance(given, dict) and "method" in given else None
     is_name = isinstance(name, str | int) and not isinstance(name, bool)
     return types.INVALID_REQUEST, "Invalid request", name if is_name else None
 
 
 class Outlet:
-    """Where messages to the client go, each as one line; the SDK's write stream."""
+    """Sends messages to the client, one per line; the SDK's write stream."""
 
     def __init__(self, send: Writer, broken: Callable[[], None]) -> None:
-        """`broken` hears that nobody reads any longer."""
+        """`broken` is called when nobody reads any more."""
         self._send = send
         self._broken = broken
         self._is_broken = False
 
     async def send_bytes(self, line: bytes) -> None:
-        """Send a line, and wait while the client is behind; to one that has gone, nothing is sent."""
+        """Send a line, waiting while the client is behind; if it has gone, do nothing."""
         if not self._is_broken:
             self._send.write(line)
             await self.has_room()
@@ -136,7 +136,7 @@ class Outlet:
             self._broken()
 
     async def send_error(self, code: int, message: str, name: Any = None) -> None:
-        """Answer something that is no request."""
+        """Answer an invalid request."""
         await self.send_bytes(encoded({"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": message}}))
 
     async def send(self, item: SessionMessage, /) -> None:

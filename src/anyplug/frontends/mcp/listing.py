@@ -1,4 +1,4 @@
-"""What a client is listed: tools and prompts of one snapshot through one view, ready to be sent page by page."""
+"""Lists for clients: tools and prompts of one snapshot through one view, ready to be sent in pages."""
 
 import base64
 import binascii
@@ -14,16 +14,16 @@ from anyplug.catalog.tool_search import Index
 from anyplug.frontends.mcp import search_tools
 from anyplug.frontends.mcp.result_content import Wire
 
-PAGE = 100  # tools or prompts in one answer: some clients bound a message, and none has trouble with this
-ARGUMENT = "args"  # of a slash command: everything behind its name
+PAGE = 100  # tools or prompts per answer: some clients limit messages, and none has trouble with this
+ARGUMENT = "args"  # of a slash command: everything after its name
 
 
 class BadCursor(Exception):
-    """A cursor that we did not give."""
+    """A cursor that we did not issue."""
 
 
 class Offering:
-    """What there is, made once for each snapshot."""
+    """What is offered, built once per snapshot."""
 
     def __init__(self, snapshot: Snapshot, view: View, *, is_confining: bool) -> None:
         self.snapshot = snapshot
@@ -35,7 +35,7 @@ class Offering:
         self.surface = tool_descriptions.chosen(view, definitions)
         listed = search_tools.TOOLS if self.surface == "search" else definitions
         self.tools: list[Wire] = [msgspec.to_builtins(one) for one in listed]
-        self.output_schemas: dict[str, dict[str, Any]] = {  # by full name: what clients check results by
+        self.output_schemas: dict[str, dict[str, Any]] = {  # by full name: clients check results against them
             tool.name: defined.output_schema
             for (tool, _), defined in zip(self._seen, definitions, strict=True)
             if defined.output_schema is not None and self.surface == "all"
@@ -51,25 +51,25 @@ class Offering:
 
     @cached_property
     def index(self) -> Index:
-        """The words by which tools are found."""
+        """The index for tool search."""
         return Index(self._seen, self.snapshot)
 
     @cached_property
     def stamps(self) -> tuple[bytes, bytes]:
-        """What is another when the tools, or the prompts, are."""
+        """Values that change with the tools and with the prompts."""
         return msgspec.json.encode(self.tools), msgspec.json.encode(self.prompts)
 
     def page_of_tools(self, cursor: str | None) -> Wire:
-        """Return some of the tools; raises BadCursor."""
+        """Return a page of tools; raises BadCursor."""
         return _page("tools", self.tools, cursor)
 
     def page_of_prompts(self, cursor: str | None) -> Wire:
-        """Return some of the prompts; raises BadCursor."""
+        """Return a page of prompts; raises BadCursor."""
         return _page("prompts", self.prompts, cursor)
 
 
 def _page(kind: str, all_of_them: list[Wire], cursor: str | None) -> Wire:
-    """Go on behind the one that a cursor names, so that a list which changed meanwhile loses none that stayed."""
+    """Continue after the item that a cursor names, so that changes of the list do not lose other items."""
     start = 0 if cursor is None else _place_behind(all_of_them, _name_in(cursor))
     page = all_of_them[start : start + PAGE]
     more: dict[str, Any] = {"nextCursor": _cursor(page[-1]["name"])} if start + PAGE < len(all_of_them) else {}

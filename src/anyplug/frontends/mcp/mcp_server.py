@@ -1,8 +1,8 @@
-"""The MCP server over a host: for the SDK's own ways in, such as HTTP, and for one connection on a stream of bytes.
+"""The MCP server on a host: for the SDK's own transports, such as HTTP, and for one connection on a byte stream.
 
 An attachment is one connection in the older era and on streams. Over HTTP in the newer era, which has no sessions,
-nothing says which requests come from the same client: there each request is alone, and no answer counts for more than
-one call, unless `attachment_of` knows better.
+requests cannot be attributed to a client: each request stands alone, and no answer counts for more than one call,
+unless `attachment_of` knows better.
 
 Imports the SDK, which takes about a second.
 """
@@ -24,10 +24,10 @@ from anyplug.host.host import Host
 
 
 def make_server(host: Host, view: View, *, attachment_of: AttachmentOf | None = None) -> Server[Any]:
-    """Make a server for any number of connections; its lifespan follows the host's changes.
+    """Create a server for any number of connections; its lifespan follows the host's changes.
 
-    `attachment_of` says whose a request without a session is, or None if that is not known. What it gives should
-    look through the same view.
+    `attachment_of` returns the attachment of a request without a session, or None if unknown. It should use the same
+    view.
     """
     return Reception(Desk(host, view), attachment_of).server
 
@@ -48,7 +48,7 @@ async def serve_stream(
 ) -> None:
     """Serve one connection, in the era that the client begins with, until its stream ends or nobody reads it.
 
-    It is one attachment; what is under way at its end is cancelled. `is_fast=False` leaves everything to the SDK.
+    It is one attachment; calls still running at its end are cancelled. `is_fast=False` leaves everything to the SDK.
     """
     attachment = attachment or Attachment("mcp", shows_panels=False)
     attachment.view = view

@@ -1,4 +1,4 @@
-"""Results and outcomes as MCP writes them. Plain dicts with the protocol's own keys; imports no SDK."""
+"""Results and outcomes as MCP messages. Plain dicts with the protocol's own keys; imports no SDK."""
 
 import os
 from typing import Any
@@ -10,21 +10,21 @@ from anyplug.call.slash_commands import CommandOutcome
 from anyplug.model import schema
 from anyplug.model.types import Audio, Block, Failure, File, Image, Resource, Result, Text
 
-INLINE_BYTES = 65_536  # a file up to this size goes along; a larger one would fill an agent's context
+INLINE_BYTES = 65_536  # a file up to this size is embedded; a larger one would fill an agent's context
 ERROR, METADATA, QUESTION = "anyplug/error", "anyplug/metadata", "anyplug/question"  # our keys in `_meta`
 UNKNOWN_TYPE = "application/octet-stream"
-MOST_BROKEN = 3  # violations of its own schema that are named
+MOST_BROKEN = 3  # violations of its own schema that are listed
 Wire = dict[str, Any]
 
 
 def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_modern: bool) -> Wire:
-    """Write what a call gave. Its content comes as it is; an error of ours says what to do, and carries its code."""
+    """Convert a call's result. Content is passed on unchanged; our errors tell what to do, and carry their code."""
     content = [_block(block) for block in result.content]
     error, structured, is_error = result.error, result.structured, result.is_error
     if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
-        # Clients refuse the whole answer if it breaks the schema that was promised, unless it is an error.
-        why = f"the result breaks the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
-        error, is_error = Failure("bad_output", why, "the tool's output is above, as it came"), True
+        # Clients reject the whole answer if it violates the declared schema, unless it is an error.
+        why = f"the result violates the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
+        error, is_error = Failure("bad_output", why, "the tool's output is above, unchanged"), True
     if error is not None and error.code != "tool_error":
         content += [{"type": "text", "text": line} for line in _explained(error, result)]
     elif error is not None:
@@ -43,7 +43,7 @@ def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_mode
 
 
 def text_result(text: str, structured: Wire | None = None) -> Wire:
-    """Write an answer of our own."""
+    """Build an answer of our own."""
     return {
         "content": [{"type": "text", "text": text}],
         **({"structuredContent": structured} if structured is not None else {}),
@@ -53,13 +53,13 @@ def text_result(text: str, structured: Wire | None = None) -> Wire:
 
 
 def refusal(error: Failure) -> Wire:
-    """Write that a call did not come to a host."""
+    """Build the answer for a call that did not reach a host."""
     return tool_result(Result(content=(Text(error.message),), is_error=True, error=error), None, is_modern=False)
 
 
 def prompt_result(outcome: CommandOutcome) -> Wire:
-    """Write what a slash command asks for: what is to be sent is the user's, what is to be shown is not."""
-    said = outcome.text or f"{outcome.command} ran, and has nothing to say."
+    """Convert a slash command's outcome: text to send is the user's, text to show is not."""
+    said = outcome.text or f"{outcome.command} ran and returned nothing."
     role = "user" if outcome.action in {"prompt", "insert"} else "assistant"
     return {
         "description": f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}",
@@ -78,14 +78,14 @@ def _failure(error: Failure) -> Wire:
 
 
 def _explained(error: Failure, result: Result) -> list[str]:
-    """Say an error in words, less what the content says already."""
+    """Describe an error in words, without what the content already contains."""
     said = any(isinstance(block, Text) and error.message in block.text for block in result.content)
     hint = f"hint: {error.hint}\n" if error.hint else ""
     return [f"{'' if said else error.message + chr(10)}{hint}({error.code})"]
 
 
 def _may_go(structured: Any, is_modern: bool) -> bool:
-    """Whether a structured result can be written: the older era knows only objects."""
+    """Return whether a structured result can be sent: the older era supports only objects."""
     return isinstance(structured, dict) or (is_modern and structured is not None)
 
 
@@ -114,7 +114,7 @@ def _resource(block: Resource) -> Wire:
 
 
 def _file(block: File) -> Wire:
-    """Write a file: along with it if it is small, else where it lies."""
+    """Convert a file: embedded if it is small, otherwise as a link."""
     uri, kind = f"file://{quote(block.path)}", {"mimeType": block.mime_type or UNKNOWN_TYPE}
     try:
         size = os.stat(block.path).st_size
@@ -122,12 +122,12 @@ def _file(block: File) -> Wire:
             with open(block.path, "rb") as file:
                 return {"type": "resource", "resource": {"uri": uri, **kind, **_held(file.read(INLINE_BYTES))}}
     except OSError:
-        return {"type": "text", "text": f"the file {block.path} cannot be read any more"}
+        return {"type": "text", "text": f"the file {block.path} can no longer be read"}
     return {"type": "resource_link", "uri": uri, "name": block.name, **kind, "size": size}
 
 
 def _held(data: bytes) -> Wire:
-    from base64 import b64encode  # 6 ms, and few tools give files
+    from base64 import b64encode  # takes 6 ms to import, and few tools return files
 
     try:
         return {"text": data.decode()}
@@ -136,7 +136,7 @@ def _held(data: bytes) -> Wire:
 
 
 def encoded(message: Wire) -> bytes:
-    """Write a message as a line; one that cannot be written becomes an error, so that nobody waits for it."""
+    """Encode a message as a line; one that cannot be encoded becomes an error, so that nobody waits for it."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Takes what the SDK's server received to the desk, and the host's notices to the clients.
+"""Connect the SDK's server to the handlers, and the host's notices to the clients.
 
 Imports the SDK, which takes about a second.
 """
@@ -30,20 +30,20 @@ from anyplug.model.types import Note
 from anyplug.peers.notices import Notice, SnapshotChanged
 
 NAME = "anyplug"
-CALM_S = 0.1  # between a change and saying so: a reload makes many in one go
+CALM_S = 0.1  # between a change and its notification: a reload makes many at once
 SEND_S = 5.0  # for a client to take a notification; one that does not read must not hold up the others
-MOST_NOTES = 100  # that wait to be sent; of more the oldest are dropped, since nobody reads so many
+MOST_NOTES = 100  # waiting to be sent; beyond that the oldest are dropped
 LEVELS: dict[str, types.LoggingLevel] = {"info": "info", "success": "notice", "warn": "warning", "error": "error"}
 SEVERITIES: tuple[types.LoggingLevel, ...] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
-USUAL_LEVEL: types.LoggingLevel = "info"  # until a client says which it wants
+USUAL_LEVEL: types.LoggingLevel = "info"  # until a client chooses another
 KEY = "anyplug"  # in a connection's scratch state
 
 Context = ServerRequestContext[Any, Any]
 AttachmentOf = Callable[[Context], Attachment | None]
 
-for _name in ("mcp", "server"):  # what the SDK logs is no output of ours; whoever wants it adds a handler
+for _name in ("mcp", "server"):  # the SDK's log is not our output; add a handler to see it
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
@@ -56,7 +56,7 @@ class Client:
         self.level = USUAL_LEVEL
 
     def wants(self, level: types.LoggingLevel) -> bool:
-        """Whether it wants to hear notes of this level."""
+        """Return whether it wants notes of this level."""
         return SEVERITIES.index(level) >= SEVERITIES.index(self.level)
 
 
@@ -66,11 +66,11 @@ class Reception:
     def __init__(self, desk: Desk, attachment_of: AttachmentOf | None = None) -> None:
         self.desk = desk
         self.clients: list[Client] = []
-        self.opened: Callable[[Context], None] = lambda _: None  # hears that a client of the older era is ready
+        self.opened: Callable[[Context], None] = lambda _: None  # called when a client of the older era is ready
         self._attachment_of = attachment_of or (lambda _: None)
         self._bus = InMemorySubscriptionBus()
         self._stale = anyio.Event()
-        self._notes: deque[Note] = deque(maxlen=MOST_NOTES)  # that wait to be sent
+        self._notes: deque[Note] = deque(maxlen=MOST_NOTES)  # waiting to be sent
         self._noted = anyio.Event()
         self.server: Server[Any] = Server(
             NAME,
@@ -78,7 +78,7 @@ class Reception:
             title="anyplug",
             instructions=INSTRUCTIONS,
             lifespan=self._lifespan,
-            get_tool_input_schema=lambda _: None,  # no schema of ours has arguments in headers
+            get_tool_input_schema=lambda _: None,  # none of our schemas has arguments in headers
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_prompts=self._list_prompts,
@@ -90,10 +90,10 @@ class Reception:
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
-        """Follow the host for as long as the server is up."""
+        """Follow the host as long as the server runs."""
         async with anyio.create_task_group() as tasks:
             stop = self.desk.host.listen(self._heard)
-            self.desk.look_again()  # from here on changes are told
+            self.desk.look_again()  # from here on changes are announced
             tasks.start_soon(self._follow)
             tasks.start_soon(self._pass_on_notes)
             try:
@@ -146,7 +146,7 @@ class Reception:
         self.opened(ctx)
 
     def _client(self, ctx: Context) -> Client:
-        """Return what is known of a connection of the older era."""
+        """Return what is known about a connection of the older era."""
         connection = _connection(ctx)
         if KEY not in connection.state:
             known = self._attachment_of(ctx) if connection.session_id is None else None
@@ -157,7 +157,7 @@ class Reception:
         return client
 
     def _request(self, ctx: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams) -> Request:
-        """Say who asks, and how they can be asked."""
+        """Return who makes the request, and how they can be asked."""
         capabilities = ctx.session.client_capabilities
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return Request(
@@ -186,7 +186,7 @@ class Reception:
             self._noted.set()
 
     async def _follow(self) -> None:
-        """Tell clients when there is something else to call."""
+        """Notify clients of changes to what can be called."""
         while True:
             await self._stale.wait()
             await anyio.sleep(CALM_S)
@@ -200,7 +200,7 @@ class Reception:
                 await self._notify_all(types.PromptListChangedNotification())
 
     async def _pass_on_notes(self) -> None:
-        """Send what plugins say on their own account as log messages, in the era that has them at any time."""
+        """Send plugins' own notes as log messages, in the era that allows them at any time."""
         while True:
             await self._noted.wait()
             self._noted = anyio.Event()
@@ -240,13 +240,13 @@ class Reception:
 
 
 def can_show_forms(capabilities: types.ClientCapabilities | None) -> bool:
-    """Whether a client said that it can ask its user; one that names no way means forms."""
+    """Return whether a client said that it can ask its user; one that names no mode means forms."""
     asking = capabilities.elicitation if capabilities is not None else None
     return asking is not None and (asking.form is not None or asking.url is None)
 
 
 def elicitation(session: ServerSession, request: types.RequestId | None) -> consent_elicitation.Elicit:
-    """Ask by a request to the client, for a bounded time."""
+    """Ask through a request to the client, with a time limit."""
 
     async def elicit(message: str, form: dict[str, Any]) -> tuple[str, Any]:
         try:
@@ -260,13 +260,13 @@ def elicitation(session: ServerSession, request: types.RequestId | None) -> cons
 
 
 def bad_cursor() -> MCPError:
-    """Say that a cursor is not one of ours."""
-    return MCPError(types.INVALID_PARAMS, "there is no such cursor any more: list again from the beginning")
+    """Return the error for an unknown cursor."""
+    return MCPError(types.INVALID_PARAMS, "this cursor is no longer valid: list again from the beginning")
 
 
 def bad_state() -> MCPError:
-    """Say that an answer is to no open question of this caller."""
-    hint = "call again without requestState; the question is asked anew"
+    """Return the error for an answer without an open question of this caller."""
+    hint = "call again without requestState; the question will be asked again"
     data: Wire = {"code": "denied", "message": "the question is not open, or was about something else", "hint": hint}
     return MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data)
 

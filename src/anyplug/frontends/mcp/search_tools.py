@@ -1,4 +1,4 @@
-"""The three tools that stand for many: find_tools, describe_tool, call_tool."""
+"""The three tools that replace a long list: find_tools, describe_tool, call_tool."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from anyplug.model.errors import CallError
 from anyplug.model.types import Failure
 
 FIND, DESCRIBE, CALL = "find_tools", "describe_tool", "call_tool"
-FOUND, MOST_FOUND = 10, 50  # tools in one answer: usually, and at most
+FOUND, MOST_FOUND = 10, 50  # tools per answer: default, and maximum
 SHOWN = 200  # characters of a description in a list
 _LOOKING = Hints(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
@@ -22,14 +22,14 @@ TOOLS = (
         name=FIND,
         title="Find tools",
         description=(
-            "Search the tools of all installed plugins. Gives names and short descriptions, the best first. "
-            f"Look a tool up with {DESCRIBE}, then use it with {CALL}."
+            "Search the tools of all installed plugins. Returns names and short descriptions, best first. Look a "
+            f"tool up with {DESCRIBE}, then use it with {CALL}."
         ),
         input_schema={
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "What the tool should do, in a few words. Empty: all."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "description": "How many to give."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "description": "How many to return."},
             },
             "required": ["query"],
         },
@@ -38,10 +38,10 @@ TOOLS = (
     Definition(
         name=DESCRIBE,
         title="Describe a tool",
-        description=f"Give the whole description and the arguments of a tool that {FIND} found.",
+        description=f"Return the full description and the arguments of a tool that {FIND} found.",
         input_schema={
             "type": "object",
-            "properties": {"name": {"type": "string", "description": f"The name, as {FIND} gave it."}},
+            "properties": {"name": {"type": "string", "description": f"The name, as {FIND} returned it."}},
             "required": ["name"],
         },
         annotations=_LOOKING,
@@ -53,7 +53,7 @@ TOOLS = (
         input_schema={
             "type": "object",
             "properties": {
-                "name": {"type": "string", "description": f"The name, as {FIND} gave it."},
+                "name": {"type": "string", "description": f"The name, as {FIND} returned it."},
                 "arguments": {"type": "object", "description": "The tool's arguments."},
             },
             "required": ["name"],
@@ -67,7 +67,9 @@ def find(index: Index, snapshot: Snapshot, arguments: dict[str, Any]) -> Wire | 
     """Answer find_tools."""
     query, most = arguments.get("query", ""), arguments.get("limit", FOUND)
     if not isinstance(query, str) or not isinstance(most, int) or isinstance(most, bool):
-        return Failure("invalid_arguments", "`query` is a text and `limit` a number", f"see the schema of {FIND}")
+        return Failure(
+            "invalid_arguments", ("`query` must be a string and `limit` a number"), f"see the schema of {FIND}"
+        )
     found = index.find(query, min(max(most, 1), MOST_FOUND))
     rows = [
         {
@@ -78,18 +80,18 @@ def find(index: Index, snapshot: Snapshot, arguments: dict[str, Any]) -> Wire | 
         for one in found
     ]
     lines = [f"{row['name']}: [Plugin: {row['plugin']}] {row['description']}" for row in rows]
-    return text_result("\n".join(lines) or "No tool fits. Try other words, or fewer.", {"tools": rows})
+    return text_result("\n".join(lines) or "No tool matches. Try other words, or fewer.", {"tools": rows})
 
 
 def describe_one(view: View, snapshot: Snapshot, arguments: dict[str, Any], *, is_confining: bool) -> Wire | Failure:
     """Answer describe_tool."""
     name = arguments.get("name")
     if not isinstance(name, str):
-        return Failure("invalid_arguments", "`name` is the name of a tool", f"see the schema of {DESCRIBE}")
+        return Failure("invalid_arguments", "`name` must be the name of a tool", f"see the schema of {DESCRIBE}")
     try:
         tool, entry = view.tool(snapshot, name)
     except CallError as error:
-        return Failure(error.code, error.message, f"{FIND} lists what there is")
+        return Failure(error.code, error.message, f"{FIND} lists all tools")
     defined = definition(tool, entry, snapshot, is_confining=is_confining)
     schema = msgspec.json.format(msgspec.json.encode(defined.input_schema), indent=2).decode()
     said = f"{defined.name}\n{describe(tool, entry)}\n\nArguments, as JSON Schema:\n{schema}{_instructions(entry)}"
@@ -97,15 +99,15 @@ def describe_one(view: View, snapshot: Snapshot, arguments: dict[str, Any], *, i
 
 
 def target(arguments: dict[str, Any]) -> tuple[str, Any] | Failure:
-    """Read whom call_tool means, and what that is given."""
+    """Parse the target and the arguments of call_tool."""
     name = arguments.get("name")
     if not isinstance(name, str):
-        return Failure("invalid_arguments", "`name` is the name of a tool", f"see the schema of {CALL}")
+        return Failure("invalid_arguments", "`name` must be the name of a tool", f"see the schema of {CALL}")
     return name, arguments.get("arguments", {})
 
 
 def _instructions(entry: Entry) -> str:
-    """Return what a plugin's author wants to say to the person, so labelled that no model takes it for an order."""
+    """Return the author's instructions for the person, labelled so that no model takes them for an order."""
     if not entry.plugin.instructions:
         return ""
     return (

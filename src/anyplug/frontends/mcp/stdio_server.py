@@ -1,4 +1,4 @@
-"""Serves one client on this process's stdin and stdout. Nothing but the protocol goes to stdout."""
+"""Serve one client on this process's stdin and stdout. Only the protocol goes to stdout."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ from anyplug.frontends.mcp.json_lines import CHUNK, Reader, Writer
 from anyplug.frontends.mcp.mcp_server import serve_stream
 from anyplug.host.host import Host
 
-LIMIT = 1 << 20  # bytes that are read ahead of what is served
-LAST_S = 1.0  # for what is still to be written at the end; a client that does not read must not keep us
+LIMIT = 1 << 20  # bytes read ahead
+LAST_S = 1.0  # for pending writes at the end; a client that does not read must not keep us
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -27,7 +27,7 @@ async def serve_stdio(host: Host, view: View) -> None:
 
 @asynccontextmanager
 async def _wire() -> AsyncIterator[tuple[Reader, Writer]]:
-    """Take stdin and stdout away from everyone else: what is printed goes to stderr, and nobody reads our input."""
+    """Reserve stdin and stdout for the protocol: prints go to stderr, and nobody else reads our input."""
     source, sink = os.dup(STDIN), os.dup(STDOUT)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, STDIN)
@@ -40,7 +40,7 @@ async def _wire() -> AsyncIterator[tuple[Reader, Writer]]:
         os.dup2(source, STDIN)
         os.dup2(sink, STDOUT)
         for descriptor in (STDIN, STDOUT):
-            os.set_blocking(descriptor, True)  # it is the terminal's too, and others' who share the pipe
+            os.set_blocking(descriptor, True)  # it is shared with the terminal and others on the pipe
 
 
 @asynccontextmanager
@@ -77,11 +77,11 @@ async def _writer(sink: int) -> AsyncIterator[Writer]:
             try:
                 await writer.wait_closed()
             except OSError:
-                pass  # nobody reads any longer
+                pass  # nobody reads any more
 
 
 def _can_be_waited_for(descriptor: int) -> bool:
-    """Whether the loop can tell when it is ready: not so with files, and with devices like /dev/null."""
+    """Return whether the loop can wait for it: not for files, or devices like /dev/null."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
@@ -100,4 +100,4 @@ class _File:
             data = data[os.write(self._descriptor, data) :]
 
     async def drain(self) -> None:
-        """Wait for nothing: what was written is gone."""
+        """Return at once: everything is already written."""

@@ -1,1 +1,1 @@
-"""Puts our server into the configuration of other programs, and takes it out again, touching nothing else of it."""
+"""Add our server to the configuration of other programs, and remove it, leaving everything else unchanged."""

@@ -1,8 +1,8 @@
-"""Our entry in one configuration file: what putting it there or taking it out would change, and doing so.
+"""Our entry in one configuration file: compute and apply its addition or removal.
 
-Both begin as a `Change`, which a person can look at. What was there is copied to `<home>/backups` (configurations hold
-secrets, and a copy beside them would end up in somebody's repository), and noted in `<home>/connections`: as long as
-nobody else touches the file, taking the entry out gives back the bytes that were there, and removes what we made.
+Both begin as a `Change`, which a person can review. The previous file is copied to `<home>/backups` (configurations
+contain secrets, and a copy next to them might be committed to a repository), and noted in `<home>/connections`. As long
+as nobody else touches the file, removing the entry restores the original bytes, and removes what we created.
 """
 
 import hashlib
@@ -19,61 +19,61 @@ from anyplug.manage.connect.clients import Client, Scope
 from anyplug.manage.connect.edits import Malformed, Unfit
 from anyplug.model.errors import ConfigError
 
-SERVER = "anyplug"  # what our server is called in other programs; a profile's has its name behind it
+SERVER = "anyplug"  # our server's name in other programs; a profile's name is appended
 ENTRY_DEPTH = 1  # objects around our entry that may be ours, too
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a connection that we made."""
+    """What is known about a connection that we made."""
 
     path: str
     server: str
     existed: bool  # whether there was a file
-    made: int = 0  # how many objects around the entry came with it
-    folders: list[str] = []  # that were made for the file
-    backup: str = ""  # a copy of what was there before; empty if others changed the file since
+    made: int = 0  # how many objects around the entry were created with it
+    folders: list[str] = []  # created for the file
+    backup: str = ""  # a copy of the previous file; empty if others changed the file since
     after: str = ""  # the hash of what we wrote
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of a file. `None` stands for no file."""
+    """A planned change of a file. `None` stands for no file."""
 
     client: Client
     server: str
     scope: Scope
     path: str  # as the client names it
-    real: str  # where it is
+    real: str  # the real path
     before: str | None
     after: str | None
-    note: Note | None = None  # what is to be known of it then
-    is_first: bool = False  # whether the note still lacks the copy and the folders that are made on the way
+    note: Note | None = None  # to be stored with the change
+    is_first: bool = False  # whether the note still lacks the backup and the folders that are created on the way
 
     @property
     def is_none(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether nothing needs to change."""
         return self.before == self.after
 
 
 def server_name(profile: str) -> str:
-    """Name our server, as all of it or as one profile sees it."""
+    """Return our server's name, in general or for one profile."""
     return f"{SERVER}-{profile}" if profile else SERVER
 
 
 def snippet(client: Client, server: str, command: list[str]) -> str:
-    """Write the entry as it stands in a file that has nothing else."""
+    """Format the entry as a whole file."""
     text: str = client.language.put("", (client.key, server), client.entry(command))
     return text
 
 
 def file(client: Client, scope: Scope, folder: str, server: str = SERVER) -> str:
-    """Find the file that is meant: the one with our entry, else one that exists, else the one to make."""
+    """Find the file to use: the one with our entry, else an existing one, else the one to create."""
     names = client.files(scope, folder)
     there = [name for name in names if os.path.lexists(name)]
     return next((name for name in there if len(there) > 1 and _has(client, name, server)), [*there, *names][0])
 
 
 def servers(client: Client, path: str) -> list[str]:
-    """List what entries of ours a file has. Raises ConfigError."""
+    """List our entries in a file. Raises ConfigError."""
     text = files.read(files.real(path))
     found = _read(client, path, text).get(client.key) if text is not None else None
     names = found if isinstance(found, dict) else {}
@@ -81,7 +81,7 @@ def servers(client: Client, path: str) -> list[str]:
 
 
 def joining(home: Home, client: Client, server: str, command: list[str], scope: Scope, folder: str) -> Change:
-    """Say what connecting changes. Raises ConfigError."""
+    """Compute what connecting changes. Raises ConfigError."""
     path = file(client, scope, folder, server)
     real = files.real(path)
     before = files.read(real)
@@ -92,7 +92,7 @@ def joining(home: Home, client: Client, server: str, command: list[str], scope: 
     try:
         if not isinstance(present, dict):
             after = client.language.put(after, way, entry)
-        else:  # what a person wrote beside our words stays
+        else:  # what a person added to our entry stays
             for key, value in entry.items():
                 if present.get(key) != value:
                     after = client.language.put(after, (*way, key), value)
@@ -100,13 +100,15 @@ def joining(home: Home, client: Client, server: str, command: list[str], scope: 
         raise _unfit(client, path, unfit, server, command) from unfit
     wanted = _with(said, way, {**(present if isinstance(present, dict) else {}), **entry})
     if _reads_as(client, after) != wanted:
-        raise _unfit(client, path, Unfit("it is written in an unusual way"), server, command)
+        raise _unfit(client, path, Unfit("it has an unusual layout"), server, command)
     known = _known(home, real, server)
     is_first = False
     if known is not None and before is not None and known.after == _hash(before):
         note = msgspec.structs.replace(known, after=_hash(after))
     elif known is not None and isinstance(present, dict):
-        note = msgspec.structs.replace(known, backup="", after="")  # others wrote beside us: no bytes to go back to
+        note = msgspec.structs.replace(
+            known, backup="", after=""
+        )  # others wrote to it: the original bytes cannot be restored
     else:
         is_first, made = True, 0 if client.key in said else ENTRY_DEPTH
         note = Note(path=real, server=server, existed=before is not None, made=made, after=_hash(after))
@@ -124,7 +126,7 @@ def joining(home: Home, client: Client, server: str, command: list[str], scope: 
 
 
 def leaving(home: Home, client: Client, server: str, scope: Scope, folder: str) -> Change:
-    """Say what taking our entry out changes. Raises ConfigError."""
+    """Compute what removing our entry changes. Raises ConfigError."""
     path = file(client, scope, folder, server)
     real = files.real(path)
     before = files.read(real)
@@ -140,10 +142,10 @@ def leaving(home: Home, client: Client, server: str, scope: Scope, folder: str) 
 
 
 def make(home: Home, change: Change) -> str:
-    """Make a change; give where the copy of what was there lies, or an empty string. Raises ConfigError."""
+    """Apply a change; return the path of the backup, or an empty string. Raises ConfigError."""
     files.check_writable(change.real)
     if files.read(change.real) != change.before:
-        raise ConfigError(f"{change.path} was changed by another program just now", "try again; it was left as it is")
+        raise ConfigError(f"{change.path} was just changed by another program", "try again; it was not changed")
     backup = _back_up(home, change) if change.before is not None else ""
     if change.after is None:
         known = _known(home, change.real, change.server)
@@ -164,11 +166,11 @@ def _has(client: Client, path: str, server: str) -> bool:
     try:
         return server in servers(client, path)
     except ConfigError:
-        return False  # what is wrong with it is said when it is the one that is meant
+        return False  # reported if it is the file to use
 
 
 def _as_it_was(known: Note, now: str) -> str | None:
-    """Return what was there before us, if nobody has touched it since; else what is there now."""
+    """Return the original content if nobody has touched the file since, else the present content."""
     if known.after != _hash(now):
         return now
     if not known.existed:
@@ -185,13 +187,11 @@ def _taken_out(
     try:
         after: str = client.language.drop(before, way, made)
     except Unfit as unfit:
-        raise ConfigError(f"'{server}' cannot be taken out of {path}: {unfit}", "take it out by hand") from unfit
+        raise ConfigError(f"cannot remove '{server}' from {path}: {unfit}", "remove it by hand") from unfit
     left = {name: entry for name, entry in said[client.key].items() if name != server}
     rest = {key: value for key, value in said.items() if key != client.key}
     if _reads_as(client, after) not in ({**rest, client.key: left}, rest if not left else None):
-        raise ConfigError(
-            f"'{server}' cannot be taken out of {path}: it is written in an unusual way", "take it out by hand"
-        )
+        raise ConfigError(f"cannot remove '{server}' from {path}: it has an unusual layout", "remove it by hand")
     is_bare = after.strip() in {"", "{}"}
     return None if is_bare and known is not None and not known.existed else after
 
@@ -200,14 +200,12 @@ def _read(client: Client, path: str, text: str) -> dict[str, Any]:
     try:
         said: dict[str, Any] = client.language.read(text)
     except Malformed as wrong:
-        raise ConfigError(
-            f"{path} cannot be understood: {wrong}", "mend it, then try again; it was left as it is"
-        ) from wrong
+        raise ConfigError(f"{path} is invalid: {wrong}", "fix it, then try again; it was not changed") from wrong
     return said
 
 
 def _reads_as(client: Client, text: str) -> dict[str, Any] | None:
-    """Read what we are about to write, as a last look before anybody else does."""
+    """Parse what we are about to write, as a last check."""
     try:
         said: dict[str, Any] = client.language.read(text)
     except Malformed:
@@ -217,7 +215,7 @@ def _reads_as(client: Client, text: str) -> dict[str, Any] | None:
 
 def _unfit(client: Client, path: str, unfit: Unfit, server: str, command: list[str]) -> ConfigError:
     entry = snippet(client, server, command)
-    return ConfigError(f"our server cannot be put into {path}: {unfit}", f"add it by hand:\n{entry}")
+    return ConfigError(f"cannot add our server to {path}: {unfit}", f"add it by hand:\n{entry}")
 
 
 def _at(said: Any, way: tuple[str, ...]) -> Any:
@@ -245,7 +243,7 @@ def _known(home: Home, path: str, server: str) -> Note | None:
     try:
         return msgspec.json.decode(text, type=Note) if text is not None else None
     except msgspec.DecodeError:
-        return None  # a note that is lost costs the exact bytes, and nothing else
+        return None  # a lost note only costs the exact restoration
 
 
 def _remember(home: Home, note: Note) -> None:
@@ -253,7 +251,7 @@ def _remember(home: Home, note: Note) -> None:
 
 
 def _back_up(home: Home, change: Change) -> str:
-    """Copy what is there, for the person's eyes only."""
+    """Copy the present file, readable only by the user."""
     assert change.before is not None
     make_private(home.backups)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

@@ -1,4 +1,4 @@
-"""The clients: where each keeps its configuration, and how an MCP server stands in it."""
+"""The clients: where each keeps its configuration, and the form of an MCP server in it."""
 
 import os
 import shutil
@@ -19,28 +19,28 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    program: str  # what is on the PATH if it is installed
-    key: str  # what its servers stand under
-    user: Callable[[], tuple[str, ...]]  # the files that it reads for a person
+    program: str  # in the PATH if it is installed
+    key: str  # the key of its servers
+    user: Callable[[], tuple[str, ...]]  # the files that it reads for a user
     project: tuple[str, ...]  # the same in a project's folder
-    entry: Callable[[list[str]], dict[str, Any]]  # how it writes a command
+    entry: Callable[[list[str]], dict[str, Any]]  # the form of a command
     language: ModuleType = jsonc
-    project_note: str = ""  # what a person has to do before it reads the project's file
+    project_note: str = ""  # what the user must do before it reads the project's file
 
     def files(self, scope: Scope, folder: str) -> tuple[str, ...]:
-        """Name the files that it reads; the first is the one to make if none is there."""
+        """Return the files that it reads; the first is the one to create if none exists."""
         return self.user() if scope == "user" else tuple(os.path.join(folder, name) for name in self.project)
 
     @property
     def is_here(self) -> bool:
-        """Whether it is installed, or has been used."""
+        """Return whether it is installed, or has been used."""
         return shutil.which(self.program) is not None or any(
             os.path.lexists(name) or _holds_only_it(os.path.dirname(name)) for name in self.user()
         )
 
 
 def _holds_only_it(folder: str) -> bool:
-    """Whether a folder exists that nobody but a client makes; everybody has a home."""
+    """Return whether a folder exists that only a client creates; everybody has a home."""
     return folder != os.path.expanduser("~") and os.path.isdir(folder)
 
 
@@ -142,7 +142,7 @@ CLIENTS: dict[str, Client] = {
             user=_vscode,
             project=(os.path.join(".vscode", "mcp.json"),),
             entry=_typed,
-            project_note="VS Code asks whether you trust the server when it starts it for the first time",
+            project_note="VS Code asks whether you trust the server when it first starts it",
         ),
         Client(
             name="zed",

@@ -1,26 +1,26 @@
-"""What the two languages of configuration files share: edits of a text, and the two ways in which a text may not do."""
+"""Text edits and errors shared by the two configuration languages."""
 
 from collections.abc import Iterable
 
-Edit = tuple[int, int, str]  # from here to there, this instead
+Edit = tuple[int, int, str]  # from, to, replacement
 
 
 class Malformed(Exception):
-    """A text is not what its name says. Says where and why."""
+    """A text is invalid in its language. Tells where and why."""
 
 
 class Unfit(Exception):
-    """A text is right, and written in a way in which we cannot put our entry. Says why."""
+    """A text is valid, but its layout leaves no place for our entry. Tells why."""
 
 
 def apart(text: str, edits: Iterable[Edit]) -> str:
-    """Make edits that do not overlap, each placed in the text as it is; of two in one place the later goes behind."""
+    """Apply edits that do not overlap, with positions in the original; of two at one place the later goes second."""
     for start, end, new in sorted(edits, key=lambda edit: edit[:2])[::-1]:
         text = text[:start] + new + text[end:]
     return text
 
 
 def line_end(text: str) -> str:
-    """Return what a text ends its lines with."""
+    """Return a text's line ending."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

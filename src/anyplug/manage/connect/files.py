@@ -1,7 +1,7 @@
-"""Other programs' configuration files: read whole, and replaced whole or not at all.
+"""Read and atomically replace other programs' configuration files.
 
-A link is followed, and what it leads to is replaced, with the same mode and owner. What cannot be read as text, is no
-file, or may not be written is refused with the cure, and left as it is.
+Links are followed, and their target is replaced, with the same mode and owner. A file that is not text, not regular or
+not writable is refused with a hint, and left unchanged.
 """
 
 import errno
@@ -10,20 +10,20 @@ import stat
 
 from anyplug.model.errors import ConfigError
 
-LARGEST = 64 << 20  # bytes; Claude Code keeps much beside its servers in one file
-PRIVATE, SHARED = 0o600, 0o644  # modes of files that were not there: a person's own, and one of a project
+LARGEST = 64 << 20  # bytes; Claude Code keeps much besides its servers in one file
+PRIVATE, SHARED = 0o600, 0o644  # modes of new files: a user's own, and a project's
 WRITABLE = 0o222
 
 
 def real(path: str) -> str:
-    """Follow links to the file that is meant, also if it does not exist yet."""
+    """Follow links to the real file, even if it does not exist yet."""
     return os.path.realpath(path)
 
 
 def read(path: str) -> str | None:
     """Read a file's text; None if there is none. Raises ConfigError."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not hold us up
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe must not block us
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{path} is not a file", "move it away, then try again")
@@ -34,31 +34,32 @@ def read(path: str) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{path} is not text in UTF-8", "save it as UTF-8 in an editor, then try again; it was left as it is"
+            f"{path} is not UTF-8 text", "save it as UTF-8 in an editor, then try again; it was not changed"
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
 
 def unreadable(path: str, error: OSError) -> ConfigError:
-    """Say why a file cannot be read, and what to do."""
+    """Return an error that explains why a file cannot be read, and what to do."""
     cures = {
-        errno.ELOOP: "its links lead in a circle: remove the link",
-        errno.EACCES: "make it readable for you, then try again",
+        errno.ELOOP: "its links form a circle: remove the link",
+        errno.EACCES: "make it readable for yourself, then try again",
         errno.EISDIR: "it is a folder: move it away, then try again",
-        errno.ENOTDIR: "a file stands where its folder should be: move that away, then try again",
+        errno.ENOTDIR: "a file is in the place of its folder: move it away, then try again",
     }
     return ConfigError(
-        f"cannot read {path}: {error.strerror}", cures.get(error.errno or 0, "mend that, then try again")
+        f"cannot read {path}: {error.strerror}",
+        cures.get(error.errno or 0, ("check the path and the disk, then try again")),
     )
 
 
 def check_writable(path: str) -> None:
-    """Raise ConfigError if a file is protected against writing, or its folder is: renaming would not heed the first."""
+    """Raise ConfigError if a file or its folder is read-only: renaming would ignore the former."""
     if os.path.exists(path) and not (os.stat(path).st_mode & WRITABLE and os.access(path, os.W_OK)):
         raise ConfigError(
             f"{path} is read-only",
-            "make it writable (`chmod u+w`), or change it where it is made; `--print` shows what to add",
+            "make it writable (`chmod u+w`), or change the program that generates it; `--print` shows what to add",
         )
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
@@ -70,7 +71,7 @@ def check_writable(path: str) -> None:
 
 
 def write(path: str, text: str, mode: int = PRIVATE) -> list[str]:
-    """Replace a file in one step; give the folders that had to be made, outermost first. Raises ConfigError."""
+    """Replace a file atomically; return the folders that had to be created, outermost first. Raises ConfigError."""
     try:
         made = _make_folders(os.path.dirname(path))
         found = os.stat(path) if os.path.exists(path) else None
@@ -90,24 +91,27 @@ def write(path: str, text: str, mode: int = PRIVATE) -> list[str]:
             raise
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}", "mend that, then try again; the file was left as it is"
+            f"cannot write {path}: {error.strerror}",
+            ("check the disk's free space and the folder's permissions, then try again; the file was not changed"),
         ) from error
     return made
 
 
 def remove(path: str, folders: list[str]) -> None:
-    """Remove a file, and the folders that were made for it if nothing else is in them. Raises ConfigError."""
+    """Remove a file, and the folders created for it if they are empty. Raises ConfigError."""
     try:
         os.unlink(path)
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise ConfigError(f"cannot remove {path}: {error.strerror}", "mend that, then try again") from error
+        raise ConfigError(
+            f"cannot remove {path}: {error.strerror}", ("check the folder's permissions, then try again")
+        ) from error
     for folder in reversed(folders):
         try:
             os.rmdir(folder)
         except OSError:
-            return  # somebody else uses it by now
+            return  # something else is in it by now
 
 
 def _make_folders(folder: str) -> list[str]:
@@ -121,8 +125,8 @@ def _make_folders(folder: str) -> list[str]:
 
 
 def _give(fd: int, found: os.stat_result) -> None:
-    """Return a file to whom the one before belonged, where we may."""
+    """Restore the previous owner of a file, where permitted."""
     try:
         os.fchown(fd, found.st_uid, found.st_gid)
     except PermissionError:
-        pass  # it is ours then, as if an editor had saved it
+        pass  # then it is ours, as if an editor had saved it

@@ -1,4 +1,4 @@
-"""Changes one entry of a JSON text, and leaves every other byte: comments, order, indentation, trailing commas.
+"""Change one entry of a JSON text and leave every other byte: comments, order, indentation, trailing commas.
 
 Reads JSON with `//` and `/* */` comments and trailing commas, as editors do. Pure: text in, text out.
 """
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from anyplug.manage.connect.edits import Edit, Malformed, Unfit, apart, line_end
 
 BOM = "\ufeff"
-DEEPEST = 200  # levels; deeper ones are no configuration, and would exhaust the stack
-USUAL_UNIT = "  "  # of indentation, where a text has none to go by
+DEEPEST = 200  # levels; deeper texts are not configurations, and would exhaust the stack
+USUAL_UNIT = "  "  # of indentation, if the text has none
 
 _BLANK = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
@@ -20,7 +20,7 @@ _SCALAR = re.compile(r"(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false
 
 
 class Node(NamedTuple):
-    """A value, and where it stands."""
+    """A value and its position."""
 
     start: int
     end: int
@@ -29,26 +29,26 @@ class Node(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A key of an object with its value, and where it stands."""
+    """A key of an object with its value and position."""
 
     key: str
     start: int
     node: Node
-    comma: int  # where the comma after it stands; -1 if there is none
+    comma: int  # position of the comma after it; -1 if there is none
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return what a text says; nothing at all is an empty object. Raises Malformed."""
+    """Parse a text; an empty one is an empty object. Raises Malformed."""
     root = _root(text)
     if root is None:
         return {}
     if not isinstance(root.value, dict):
-        raise Malformed("it does not hold an object")
+        raise Malformed("it is not an object")
     return root.value
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """Set the value at a path, making the objects on the way. Raises Malformed, Unfit."""
+    """Set the value at a path, creating the objects on the way. Raises Malformed, Unfit."""
     root, nl = _root(text), line_end(text)
     if root is None:
         before = "" if not text.removeprefix(BOM) or text.endswith("\n") else nl
@@ -67,7 +67,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def drop(text: str, path: Sequence[str], made: int = 0) -> str:
-    """Take out what is at a path, and as many of the objects around it as we made, if they are empty then.
+    """Remove the value at a path, and as many objects around it as we created, if they are then empty.
 
     Raises Malformed, Unfit.
     """
@@ -84,11 +84,11 @@ def drop(text: str, path: Sequence[str], made: int = 0) -> str:
         at = len(path) - 1
         while made and at > 0 and len(holders[at].members or ()) == 1:
             at, made = at - 1, made - 1
-        text = apart(text, _removal(text, holders[at], path[at]))  # again, if the key stands there twice
+        text = apart(text, _removal(text, holders[at], path[at]))  # again, if the key occurs twice
 
 
 def _root(text: str) -> Node | None:
-    """Read a whole text; None if it is empty but for comments."""
+    """Parse a whole text; None if it is empty apart from comments."""
     at = _skip(text, 1 if text.startswith(BOM) else 0)
     if at == len(text):
         return None
@@ -152,14 +152,14 @@ def _array(text: str, start: int, depth: int) -> Node:
 
 def _skip(text: str, at: int) -> int:
     found = _BLANK.match(text, at)
-    assert found is not None  # it matches nothing, too
+    assert found is not None  # the pattern also matches an empty string
     return found.end()
 
 
 def _string_end(text: str, at: int) -> int:
     found = _STRING.match(text, at)
     if found is None:
-        raise _wrong(text, at, "a string is not closed, or holds what a string may not")
+        raise _wrong(text, at, "a string is not closed, or contains an invalid character")
     return found.end()
 
 
@@ -169,7 +169,7 @@ def _wrong(text: str, at: int, what: str) -> Malformed:
 
 
 def _reach(root: Node, path: Sequence[str]) -> tuple[Node, int, Member | None]:
-    """Go down a path as far as it exists: the last value, how many keys led there, and the member that it is of."""
+    """Follow a path as far as it exists; return the last value, how many keys led there, and its member."""
     node, last = root, None
     for depth, key in enumerate(path):
         member = _find(node, key, path[:depth])
@@ -180,9 +180,9 @@ def _reach(root: Node, path: Sequence[str]) -> tuple[Node, int, Member | None]:
 
 
 def _find(node: Node, key: str, way: Sequence[str]) -> Member | None:
-    """Find a member; of several with one key the last counts, as for everyone who reads JSON."""
+    """Find a member; of duplicate keys the last counts, as for every JSON reader."""
     if node.members is None:
-        raise Unfit(f"'{'.'.join(way)}' is not an object" if way else "it does not hold an object")
+        raise Unfit(f"'{'.'.join(way)}' is not an object" if way else "it is not an object")
     return next((member for member in reversed(node.members) if member.key == key), None)
 
 
@@ -193,10 +193,10 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 
 
 def _insertion(text: str, node: Node, entry: str, wide: str, nl: str) -> list[Edit]:
-    """Say where an entry goes into an object: at its end, on a line of its own if there is `wide` to begin it with."""
+    """Compute how to insert an entry at the end of an object, on its own line if `wide` is not empty."""
     assert node.members is not None
     close = node.end - 1
-    at = len(text[:close].rstrip(" \t\r\n"))  # behind the last comment, too
+    at = len(text[:close].rstrip(" \t\r\n"))  # after the last comment, too
     if node.members:
         last = node.members[-1]
         trailing = last.comma >= 0
@@ -209,7 +209,7 @@ def _insertion(text: str, node: Node, entry: str, wide: str, nl: str) -> list[Ed
 
 
 def _removal(text: str, node: Node, key: str) -> list[Edit]:
-    """Say what goes if a member goes: itself, the blanks before it, and a comma."""
+    """Compute how to remove a member with the whitespace before it and a comma."""
     members = node.members or []
     index = max(at for at, member in enumerate(members) if member.key == key)
     member, is_last = members[index], index == len(members) - 1
@@ -222,7 +222,7 @@ def _removal(text: str, node: Node, key: str) -> list[Edit]:
         return [(node.start + 1, node.end - 1, "")]
     after = text[max(end, member.comma + 1) :].lstrip(" \t")
     if not after.startswith(("\n", "\r", "}")):
-        start = member.start  # what follows must not end up in a comment that ends the line before
+        start = member.start  # what follows must not end up in a comment at the end of the previous line
     cuts = [(start, end, "")]
     if member.comma >= 0:
         cuts.append((member.comma, member.comma + 1, ""))
@@ -233,7 +233,7 @@ def _removal(text: str, node: Node, key: str) -> list[Edit]:
 
 
 def _written(value: Any, unit: str, indent: str, nl: str) -> str:
-    """Write a value over several lines; lists stay on one."""
+    """Format a value on several lines; lists stay on one."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     inner = indent + unit
@@ -244,7 +244,7 @@ def _written(value: Any, unit: str, indent: str, nl: str) -> str:
 
 
 def _unit(text: str, root: Node) -> str:
-    """Return what one level is indented by."""
+    """Return the indentation of one level."""
     return next((indent for member in root.members or () if (indent := _begins_line(text, member.start))), USUAL_UNIT)
 
 
@@ -257,12 +257,12 @@ def _member_indent(text: str, node: Node, unit: str) -> str:
 
 
 def _begins_line(text: str, at: int) -> str | None:
-    """Return the blanks before a place, if nothing else stands before it in its line."""
+    """Return the whitespace before a position if nothing else precedes it on its line."""
     before = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(BOM)
     return before if "\n" in text[:at] and not before.strip() else None
 
 
 def _indent_of(text: str, at: int) -> str:
-    """Return the blanks that the line of a place begins with."""
+    """Return the indentation of a position's line."""
     line = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]

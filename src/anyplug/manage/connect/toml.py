@@ -1,7 +1,7 @@
-"""Changes one table of a TOML text, and leaves every other byte.
+"""Change one table of a TOML text and leave every other byte.
 
-Whether a text is TOML, the standard library says; where its tables and values stand, a small scanner does. What it
-would take more to change, such as an inline table, is left alone and said. Pure: text in, text out.
+The standard library decides whether a text is TOML; a small scanner finds tables and values. What would need more than
+that to change, such as an inline table, is refused. Pure: text in, text out.
 """
 
 import json
@@ -22,7 +22,7 @@ _PIECE = re.compile(
 
 
 class Line(NamedTuple):
-    """A header of a table, or a key with its value."""
+    """A table header, or a key with its value."""
 
     path: tuple[str, ...]
     is_header: bool
@@ -34,8 +34,8 @@ class Line(NamedTuple):
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return what a text says. Raises Malformed."""
-    import tomllib  # 27 ms, and one client in seven has such a file
+    """Parse a text. Raises Malformed."""
+    import tomllib  # takes 27 ms to import, and one client in seven has such a file
 
     try:
         return tomllib.loads(text.removeprefix(BOM))
@@ -44,7 +44,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """Set the value at a path: a key of a table that stands there, or a whole table at the end. Raises Unfit."""
+    """Set the value at a path: a key of an existing table, or a new table at the end. Raises Unfit."""
     nl = line_end(text)
     *table, key = path
     body = _body(text, tuple(table))
@@ -57,7 +57,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
         begin = "" if text[: last.stop].endswith("\n") else nl
         return apart(text, [(last.stop, last.stop, f"{begin}{_name(key)} = {_written(value)}{nl}")])
     if not isinstance(value, dict):
-        raise Unfit(f"'{'.'.join(table)}' is not written as a table of its own, `[{'.'.join(map(_name, table))}]`")
+        raise Unfit(f"'{'.'.join(table)}' is not written as a separate table, `[{'.'.join(map(_name, table))}]`")
     begin = "" if not text.removeprefix(BOM) or text.endswith("\n") else nl
     gap = nl if text.removeprefix(BOM) else ""
     lines = [f"[{'.'.join(map(_name, path))}]", *(f"{_name(name)} = {_written(of)}" for name, of in value.items())]
@@ -65,7 +65,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def drop(text: str, path: Sequence[str], made: int = 0) -> str:
-    """Take a table out, with all below it. Raises Unfit."""
+    """Remove a table with everything below it. Raises Unfit."""
     whole, ours = tuple(path), False
     cuts: list[Edit] = []
     for line in _lines(text):
@@ -74,16 +74,16 @@ def drop(text: str, path: Sequence[str], made: int = 0) -> str:
         if ours and cuts and not line.is_header:
             cuts[-1] = (cuts[-1][0], line.stop, "")
         elif ours:
-            # The empty line before it came with it; `cuts` of subtables that follow close up.
+            # The empty line before it was added with it; adjacent subtables leave no gap.
             blank = re.search(r"(?:(?<=\n)|\A)[ \t]*\r?\n\Z", text[: line.start])
             cuts.append((blank.start() if blank else line.start, line.stop, ""))
     if not cuts:
-        raise Unfit(f"'{'.'.join(path)}' is not written as a table of its own, `[{'.'.join(map(_name, path))}]`")
+        raise Unfit(f"'{'.'.join(path)}' is not written as a separate table, `[{'.'.join(map(_name, path))}]`")
     return apart(text, cuts)
 
 
 def _body(text: str, path: tuple[str, ...]) -> tuple[Line, list[Line]] | None:
-    """Find a table by its header: that, and what stands in it."""
+    """Find a table's header and content."""
     header: Line | None = None
     pairs: list[Line] = []
     for line in _lines(text):
@@ -98,7 +98,7 @@ def _body(text: str, path: tuple[str, ...]) -> tuple[Line, list[Line]] | None:
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """Find headers and keys. The text is TOML, else what this gives means nothing."""
+    """Yield headers and keys. The text must be valid TOML."""
     at = 1 if text.startswith(BOM) else 0
     while at < len(text):
         start = at
@@ -116,7 +116,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def _path(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Read a dotted key; give it, and where it ends."""
+    """Parse a dotted key; return it and where it ends."""
     parts: list[str] = []
     while found := _KEY.match(text, at):
         bare, quoted, literal = found.groups()
@@ -129,7 +129,7 @@ def _path(text: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _unquoted(quoted: str) -> str:
-    import tomllib  # loaded already: nobody looks for keys in what was not read
+    import tomllib  # already loaded, because the text was parsed first
 
     return str(tomllib.loads(f"key = {quoted}")["key"])
 

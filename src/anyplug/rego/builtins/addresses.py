@@ -1,4 +1,4 @@
-"""URIs, taken apart as Go's net/url does."""
+"""URIs, destructured as Go's net/url does."""
 
 import ipaddress
 import re

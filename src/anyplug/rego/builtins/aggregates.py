@@ -107,7 +107,7 @@ def _sets(value: Any) -> list[Any]:
 
 @builtin("array.concat", ARRAY, ARRAY)
 def array_concat(left: Any, right: Any) -> Any:
-    """Put two arrays one behind the other."""
+    """Concatenate two arrays."""
     return left + right
 
 

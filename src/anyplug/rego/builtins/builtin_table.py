@@ -25,7 +25,7 @@ ANY: Final[Kinds] = None
 EVERYTHING: Final[frozenset[type]] = frozenset({str, int, Decimal, tuple, Object, Set, Atom})
 
 GO_DIGITS: Final = 19  # that OPA reads as an integer at most, a point among them
-LEAST, MOST = -(1 << 63), (1 << 63) - 1  # of an integer as Go has it
+LEAST, MOST = -(1 << 63), (1 << 63) - 1  # of an integer in Go
 
 NAMES: Final[dict[Any, str]] = {
     STRING: "string", NUMBER: "number", ARRAY: "array", OBJECT: "object", SET: "set", BOOLEAN: "boolean",
@@ -59,7 +59,7 @@ class Builtin:
         return lambda _, *args: call(*args)
 
     def refuse(self, *_: Any) -> Any:
-        """Say at the last moment that nothing stood in for it."""
+        """Raise the error for a call that nothing replaced."""
         msg = f"the builtin {self.name} is not supported: {self.refused}"
         raise NotSupported(msg)
 
@@ -73,7 +73,7 @@ def wrong(index: int, expected: str, value: Any) -> OperandError:
 
 
 def can_be_read(read: Callable[[str], object], text: Any) -> Atom:
-    """Whether a value is a text that a reader understands."""
+    """Return whether a value is a text that a reader understands."""
     if text.__class__ is not str:
         return FALSE
     try:
@@ -84,7 +84,7 @@ def can_be_read(read: Callable[[str], object], text: Any) -> Atom:
 
 
 def need_integer(index: int, value: Any) -> int:
-    """Return an operand as an integer of 64 bits: 1.0 is one for OPA, and 1e3 is none."""
+    """Return an operand as an integer of 64 bits: 1.0 counts as one in OPA, but 1e3 does not."""
     if value.__class__ is int and LEAST <= value <= MOST:
         return value
     if value.__class__ is Decimal and value.as_tuple().exponent <= 0:  # type: ignore[operator]

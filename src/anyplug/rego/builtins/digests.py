@@ -29,5 +29,5 @@ for _name in ("md5", "sha1", "sha256", "sha512"):
 
 @builtin("crypto.hmac.equal", STRING, STRING)
 def hmac_equal(left: Any, right: Any) -> Any:
-    """Compare codes, in a time that says nothing of them."""
+    """Compare codes, in constant time."""
     return boolean(hmac.compare_digest(raw(left), raw(right)))

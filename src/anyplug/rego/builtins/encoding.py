@@ -37,7 +37,7 @@ _ODD_BLOCK: Final = re.compile(r"(?:\A|\n|[:?-]\s|!\S*\s)\s*[|>](?![-+]?\n)|\n +
 
 
 def _text(bits: bytes) -> str:
-    """Decode; bytes that are no UTF-8 stay what they are, as in OPA."""
+    """Decode; bytes that are not UTF-8 stay what they are, as in OPA."""
     return bits.decode("utf-8", "surrogateescape")
 
 
@@ -70,7 +70,7 @@ def base64_decode(text: Any) -> Any:
 
 @builtin("base64.is_valid", ANY)
 def base64_is_valid(text: Any) -> Any:
-    """Whether a text can be decoded."""
+    """Return whether a text can be decoded."""
     return can_be_read(_standard, text)
 
 
@@ -148,7 +148,7 @@ def urlquery_encode_object(value: Any) -> Any:
     pairs: list[tuple[str, str]] = []
     for key, item in value.pairs():
         if key.__class__ is not str:
-            msg = f"urlquery.encode_object with a key that is no string, but {type_name(key)}"
+            msg = f"urlquery.encode_object with a key that is not a string, but {type_name(key)}"
             raise NotSupported(msg)
         if item.__class__ is str:
             pairs.append((key, item))
@@ -179,13 +179,13 @@ def urlquery_decode_object(text: Any) -> Any:
 
 @builtin("uri.parse", STRING)
 def uri_parse(text: Any) -> Any:
-    """Take a URI apart."""
+    """Split a URI into its parts."""
     return Object(addresses.parse(text))
 
 
 @builtin("uri.is_valid", ANY)
 def uri_is_valid(text: Any) -> Any:
-    """Whether a text is a URI; an empty one is none."""
+    """Return whether a text is a URI; an empty one is not."""
     return can_be_read(addresses.parse, text or NULL)
 
 
@@ -195,7 +195,7 @@ def _no_constant(name: str) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """Read a JSON document. Raises BuiltinError for what is none."""
+    """Read a JSON document. Raises BuiltinError if it is invalid."""
     if len(text) > MAX_TEXT:
         msg = f"a document of more than {MAX_TEXT} characters"
         raise NotSupported(msg)
@@ -244,7 +244,7 @@ def json_unmarshal(text: Any) -> Any:
 
 @builtin("json.is_valid", ANY)
 def json_is_valid(text: Any) -> Any:
-    """Whether a text is JSON."""
+    """Return whether a text is JSON."""
     return can_be_read(read_json, text)
 
 
@@ -277,5 +277,5 @@ def yaml_unmarshal(text: Any) -> Any:
 
 @builtin("yaml.is_valid", ANY)
 def yaml_is_valid(text: Any) -> Any:
-    """Whether a text is YAML."""
+    """Return whether a text is YAML."""
     return can_be_read(_read_yaml, text)

@@ -119,7 +119,7 @@ class Token(NamedTuple):
     repeat: str  # "", "+" or "*"
 
     def meets(self, other: "Token") -> bool:
-        """Whether some character fits both."""
+        """Return whether some character fits both."""
         if self.ranges is None or other.ranges is None:
             return True
         return any(a <= d and c <= b for a, b in self.ranges for c, d in other.ranges)
@@ -222,7 +222,7 @@ class Intersection:
         self.known: dict[tuple[bool, int, int], bool] = {}
 
     def exists(self) -> bool:
-        """Whether both begin and end alike, and the rest meets."""
+        """Return whether both begin and end alike, and the rest meets."""
         start = 0
         for one, other in zip(self.left, self.right, strict=False):
             if one.repeat or other.repeat:
@@ -247,7 +247,7 @@ class Intersection:
         return (self.right, self.left) if swapped else (self.left, self.right)
 
     def _meet(self, at: int, beside: int, *, swapped: bool) -> bool:
-        """Whether the patterns meet from these places on."""
+        """Return whether the patterns meet from these places on."""
         key = (swapped, at, beside)
         if key not in self.known:
             self.known[key] = self._walk(at, beside, swapped=swapped)

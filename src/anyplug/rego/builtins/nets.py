@@ -1,4 +1,4 @@
-"""Networks: CIDRs of IPv4 and IPv6. Nothing here asks a network."""
+"""Networks: CIDRs of IPv4 and IPv6. Nothing here uses the network."""
 
 import ipaddress
 from typing import Any, Final
@@ -54,13 +54,13 @@ def _holds(network: Network, text: Any) -> bool:
 
 @builtin("net.cidr_contains", STRING, STRING)
 def cidr_contains(network: Any, text: Any) -> Any:
-    """Whether a network holds an address or another network."""
+    """Return whether a network holds an address or another network."""
     return boolean(_holds(_network(network), text))
 
 
 @builtin("net.cidr_is_valid", ANY)
 def cidr_is_valid(text: Any) -> Any:
-    """Whether a text is a CIDR."""
+    """Return whether a text is a CIDR."""
     return can_be_read(_network, text)
 
 

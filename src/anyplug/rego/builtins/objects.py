@@ -12,7 +12,7 @@ PATHS: Final = "one of {set, array} containing string paths or array of path seg
 
 @builtin("object.get", OBJECT, ANY, ANY)
 def object_get(value: Any, key: Any, default: Any) -> Any:
-    """Look a key up, or a path of keys."""
+    """Look up a key, or a path of keys."""
     if key.__class__ is not tuple:
         found = value.get(key)
         return default if found is None else found
@@ -71,7 +71,7 @@ def object_union_n(objects: Any) -> Any:
 
 @builtin("object.subset", ANY, ANY)
 def object_subset(whole: Any, part: Any) -> Any:
-    """Whether an object, set or array has everything that another has."""
+    """Return whether an object, set or array has everything that another has."""
     kinds = (whole.__class__, part.__class__)
     if kinds == (Object, Object):
         return boolean(_has(whole, part))
@@ -165,7 +165,7 @@ def _removed(value: Any, away: dict[Any, Any]) -> Any:
     if value.__class__ is tuple:
         found = []
         for index, item in enumerate(value):
-            key = str(index)  # as OPA has it: an index that is a number removes nothing
+            key = str(index)  # as in OPA: an index that is a number removes nothing
             if key not in away:
                 found.append(item)
             elif away[key] is not None:

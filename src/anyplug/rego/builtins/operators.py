@@ -56,7 +56,7 @@ def equal(left: Any, right: Any) -> Any:
 
 @builtin("eq", ANY, ANY)
 def eq(left: Any, right: Any) -> Any:
-    """Left = right, where it is no expression of its own."""
+    """Left = right, where it is not a separate expression."""
     return boolean(left == right)
 
 
@@ -149,7 +149,7 @@ def floor(value: Any) -> Any:
 
 @builtin("abs", NUMBER)
 def abs_(value: Any) -> Any:
-    """Without its sign."""
+    """Return the absolute value."""
     return numbers.absolute(value)
 
 
@@ -161,7 +161,7 @@ def number_range(context: Any, first: Any, last: Any) -> Any:
 
 @builtin("numbers.range_step", ANY, ANY, ANY, context=True)
 def number_range_step(context: Any, first: Any, last: Any, step: Any) -> Any:
-    """Return every so-manieth integer from first to last."""
+    """Return every n-th integer from first to last."""
     distance = _whole(3, step)
     if distance <= 0:
         msg = "step must be a positive number above zero"

@@ -1,4 +1,4 @@
-"""JSON patches, as RFC 6902 has them, for every kind of value."""
+"""JSON patches, as in RFC 6902, for every kind of value."""
 
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,7 @@ from anyplug.rego.values.values import Object, Set, type_name
 
 @builtin("json.patch", ANY, ARRAY)
 def json_patch(document: Any, patches: Any) -> Any:
-    """Apply patches, as RFC 6902 has them; paths may also be arrays."""
+    """Apply patches, as in RFC 6902; paths may also be arrays."""
     replaced = False
     for patch in patches:
         if patch.__class__ is not Object:

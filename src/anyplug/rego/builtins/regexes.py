@@ -68,7 +68,7 @@ def _matches(context: Any, pattern: str, text: str, most: int = -1) -> Iterator[
 
 @builtin("regex.match", STRING, STRING, context=True)
 def match(context: Any, pattern: Any, text: Any) -> Any:
-    """Whether a pattern fits somewhere."""
+    """Return whether a pattern fits somewhere."""
     if "\\B" in pattern and not text.isascii():
         msg = "\\B in a text beyond ASCII, where Go and RE2 differ"
         raise NotSupported(msg)
@@ -78,19 +78,19 @@ def match(context: Any, pattern: Any, text: Any) -> Any:
 
 @builtin("regex.is_valid", ANY)
 def is_valid(pattern: Any) -> Any:
-    """Whether a text is a pattern."""
+    """Return whether a text is a pattern."""
     return can_be_read(compiled, pattern)
 
 
 @builtin("regex.find_n", STRING, STRING, NUMBER, context=True)
 def find_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Return what fits, so many times."""
+    """Return what fits, at most so many times."""
     return tuple(found[0] for found in _matches(context, pattern, text, need_integer(3, most)))
 
 
 @builtin("regex.find_all_string_submatch_n", STRING, STRING, NUMBER, context=True)
 def find_all_string_submatch_n(context: Any, pattern: Any, text: Any, most: Any) -> Any:
-    """Return what fits and its groups, so many times."""
+    """Return what fits and its groups, at most so many times."""
     return tuple(
         (found[0], *(group or "" for group in found.groups()))
         for found in _matches(context, pattern, text, need_integer(3, most))
@@ -151,7 +151,7 @@ def _expanded(template: str, found: Any) -> str:
 
 @builtin("regex.template_match", STRING, STRING, STRING, STRING)
 def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:  # noqa: C901 - one branch for each kind
-    """Whether a text fits a template, which has patterns between delimiters."""
+    """Return whether a text fits a template, which has patterns between delimiters."""
     for delimiter in (opening, closing):
         if len(delimiter) != 1 or not delimiter.isascii():
             msg = "expected delimiter to be a single character"
@@ -183,13 +183,13 @@ def template_match(template: Any, text: Any, opening: Any, closing: Any) -> Any:
 
 @builtin("regex.globs_match", STRING, STRING, context=True)
 def globs_match(context: Any, left: Any, right: Any) -> Any:
-    """Whether some text fits both of two simple patterns."""
+    """Return whether some text fits both of two simple patterns."""
     return boolean(globs.Intersection(context, globs.tokens(left), globs.tokens(right)).exists())
 
 
 @builtin("glob.match", STRING, ANY, STRING, context=True)
 def glob_match(context: Any, pattern: Any, delimiters: Any, text: Any) -> Any:
-    """Whether a text fits a glob."""
+    """Return whether a text fits a glob."""
     context.spend(len(text) // PER_STEP)
     return boolean(compiled(globs.pattern(pattern, globs.delimiters(delimiters))).search(text.encode()) is not None)
 

@@ -46,9 +46,9 @@ def _document(value: Any) -> Any:
 
 
 def _require_json(value: Any) -> None:
-    """Refuse sets and keys that are no strings: OPA turns them into what JSON has."""
+    """Refuse sets and keys that are not strings: OPA turns them into what JSON has."""
     if value.__class__ is Set or (value.__class__ is Object and not all(key.__class__ is str for key in value)):
-        msg = "a document or schema with a set, or with a key that is no string"
+        msg = "a document or schema with a set, or with a key that is not a string"
         raise NotSupported(msg)
     if value.__class__ is Object:
         for item in value.values():
@@ -122,7 +122,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_bound(value: Any) -> bool:
-    """Whether OPA writes a bound as we do."""
+    """Return whether OPA writes a bound as we do."""
     if value.__class__ is Decimal and not -MAX_PLACES <= value.as_tuple().exponent < 0:  # type: ignore[operator]
         return False
     return value.__class__ in NUMERIC and abs(value) < MAX_BOUND and not (value.__class__ is Decimal and abs(value) < 1)
@@ -277,7 +277,7 @@ def match_schema(document: Any, schema: Any) -> Any:
 
 @builtin("json.verify_schema", ANY)
 def verify_schema(schema: Any) -> Any:
-    """Check a schema: whether it is one. Raises NotSupported for what is none, since OPA has other words for it."""
+    """Check a schema: whether it is one. Raises NotSupported if it is invalid, since OPA words that differently."""
     kind: Any = ""
     try:
         wanted = _document(schema)

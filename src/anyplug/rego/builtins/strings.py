@@ -43,19 +43,19 @@ def concat(context: Any, by: Any, parts: Any) -> Any:
 
 @builtin("contains", STRING, STRING)
 def contains(text: Any, part: Any) -> Any:
-    """Whether a text has a part."""
+    """Return whether a text has a part."""
     return boolean(part in text)
 
 
 @builtin("startswith", STRING, STRING)
 def startswith(text: Any, part: Any) -> Any:
-    """Whether a text begins with another."""
+    """Return whether a text begins with another."""
     return boolean(text.startswith(part))
 
 
 @builtin("endswith", STRING, STRING)
 def endswith(text: Any, part: Any) -> Any:
-    """Whether a text ends with another."""
+    """Return whether a text ends with another."""
     return boolean(text.endswith(part))
 
 
@@ -91,7 +91,7 @@ def format_int(number: Any, base: Any) -> Any:
 
 @builtin("indexof", STRING, STRING)
 def indexof(text: Any, part: Any) -> Any:
-    """Say where a part begins; -1 if nowhere."""
+    """Return where a part begins; -1 if nowhere."""
     if not part:
         msg = "empty search character"
         raise BuiltinError(msg)
@@ -100,7 +100,7 @@ def indexof(text: Any, part: Any) -> Any:
 
 @builtin("indexof_n", STRING, STRING)
 def indexof_n(text: Any, part: Any) -> Any:
-    """Say where a part begins, every time."""
+    """Return where a part begins, every time."""
     if not part:
         msg = "empty search character"
         raise BuiltinError(msg)
@@ -208,37 +208,37 @@ def substring(text: Any, start: Any, length: Any) -> Any:
 
 @builtin("trim", STRING, STRING)
 def trim(text: Any, chars: Any) -> Any:
-    """Take characters away at both ends."""
+    """Remove characters at both ends."""
     return text.strip(chars) if chars else text
 
 
 @builtin("trim_left", STRING, STRING)
 def trim_left(text: Any, chars: Any) -> Any:
-    """Take characters away at the beginning."""
+    """Remove characters at the beginning."""
     return text.lstrip(chars) if chars else text
 
 
 @builtin("trim_right", STRING, STRING)
 def trim_right(text: Any, chars: Any) -> Any:
-    """Take characters away at the end."""
+    """Remove characters at the end."""
     return text.rstrip(chars) if chars else text
 
 
 @builtin("trim_prefix", STRING, STRING)
 def trim_prefix(text: Any, part: Any) -> Any:
-    """Take a beginning away, if it is there."""
+    """Remove a prefix, if present."""
     return text.removeprefix(part)
 
 
 @builtin("trim_suffix", STRING, STRING)
 def trim_suffix(text: Any, part: Any) -> Any:
-    """Take an end away, if it is there."""
+    """Remove a suffix, if present."""
     return text.removesuffix(part)
 
 
 @builtin("trim_space", STRING)
 def trim_space(text: Any) -> Any:
-    """Take white space away at both ends."""
+    """Remove white space at both ends."""
     return text.strip(SPACE)
 
 

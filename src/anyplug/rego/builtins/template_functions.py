@@ -20,7 +20,7 @@ class Digits(str):
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: all but false, null, zero and what is empty."""
+    """Return whether a value counts as true: all but false, null, zero and what is empty."""
     return not (value is FALSE or value is NULL or value in {0, ""} or value in ((), Object(), Set()))
 
 
@@ -83,7 +83,7 @@ def _length(value: Any) -> int:
 
 
 def _print(*values: Any) -> str:
-    """Join as Go's fmt.Sprint does: a space between two that are no strings."""
+    """Join as Go's fmt.Sprint does: a space between two that are not strings."""
     out: list[str] = []
     for index, value in enumerate(values):
         if index and not isinstance(value, str) and not isinstance(values[index - 1], str):

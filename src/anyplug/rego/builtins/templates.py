@@ -86,10 +86,10 @@ def render(context: Any, text: str, values: Any) -> str:
 
 
 def _given(value: Any) -> Any:
-    """Return values as OPA passes them on: numbers as texts. Raises NotSupported for what is no JSON."""
+    """Return values as OPA passes them on: numbers as texts. Raises NotSupported for what is not JSON."""
     if value.__class__ is Object:
         if any(key.__class__ is not str for key in value):
-            msg = "a template's values with a key that is no string"
+            msg = "a template's values with a key that is not a string"
             raise NotSupported(msg)
         return Object({_given(key): _given(item) for key, item in value.items()})
     if value.__class__ is tuple:

@@ -107,7 +107,7 @@ def now_ns(context: Any) -> Any:
 
 @builtin("time.parse_rfc3339_ns", STRING)
 def parse_rfc3339_ns(text: Any) -> Any:
-    """Read a time as RFC 3339 has it."""
+    """Read a time as in RFC 3339."""
     moment, rest = layouts.parse("2006-01-02T15:04:05Z07:00", text)
     return nanoseconds(moment, rest)
 

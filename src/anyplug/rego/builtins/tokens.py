@@ -12,7 +12,7 @@ from anyplug.rego.values.text import raw
 from anyplug.rego.values.values import Object, boolean
 
 PARTS: Final = 3  # header, payload, signature
-MAX_NESTED: Final = 8  # tokens inside of tokens
+MAX_NESTED: Final = 8  # tokens inside tokens
 SIZES: Final = ("256", "384", "512")
 UNREADABLE: Final = "a key that is not a certificate, a public key, a JWK or a JWK set; pass one as PEM or as JSON"
 
@@ -39,7 +39,7 @@ def _parts(token: str) -> list[str]:
 def _object(text: str, what: str) -> Object:
     found = read_json(text)
     if found.__class__ is not Object:
-        msg = f"JWT {what} is no object"
+        msg = f"JWT {what} is not an object"
         raise BuiltinError(msg)
     return found
 
@@ -68,7 +68,7 @@ def decode(token: Any) -> Any:
         header = _header(first)
         payload = base64url_decode(second)
         if header.get("cty", "").__class__ is not str:
-            msg = "a JWT whose content type is no string"
+            msg = "a JWT whose content type is not a string"
             raise NotSupported(msg)
         if header.get("cty") != "JWT":
             return (header, _object(payload, "payload"), _signature(third).hex())
@@ -172,7 +172,7 @@ def _signed(kind: str, size: str) -> None:
         signature, header = _signature(third), _header(first)
         kid, alg = header.get("kid", ""), header.get("alg", "")
         if kid.__class__ is not str or alg.__class__ is not str:
-            msg = "a JWT whose kid or alg is no string"
+            msg = "a JWT whose kid or alg is not a string"
             raise NotSupported(msg)
         named = [key for key in keys if kid and key.kid == kid][:1]
         tried = named or [key for key in keys if not key.alg or key.alg == alg]

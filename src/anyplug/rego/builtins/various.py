@@ -14,7 +14,7 @@ CERTIFICATES: Final = "certificates and keys are not read here"
 
 
 def _print(context: Any, *values: Any) -> Any:
-    """Note what a policy prints; the compiler has made texts of it."""
+    """Record what a policy prints; the compiler has converted it to text."""
     if len(context.printed) < MAX_PRINTED:
         context.printed.append(" ".join(values))
     return TRUE
@@ -26,7 +26,7 @@ TABLE["print"].context = True
 
 @builtin("trace", STRING, context=True)
 def trace(context: Any, text: Any) -> Any:
-    """Note a text."""
+    """Record a text."""
     return _print(context, text)
 
 

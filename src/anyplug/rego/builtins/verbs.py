@@ -82,7 +82,7 @@ def _refused(verb: str) -> NotSupported:
 
 
 def _argument(arg: Any) -> str | int | float:
-    """Return an argument as OPA passes it on: what is no number, and what is too large for one, as text."""
+    """Return an argument as OPA passes it on: what is not a number, and what is too large for one, as text."""
     if arg.__class__ is Decimal:
         found = float(arg)
         return numbers.text(arg) if found in _INFINITE else found

@@ -57,13 +57,13 @@ def _version(text: str) -> tuple[tuple[int, ...], list[str]]:
 
 @builtin("semver.is_valid", ANY)
 def semver_is_valid(text: Any) -> Any:
-    """Whether a text is a version."""
+    """Return whether a text is a version."""
     return can_be_read(_version, text)
 
 
 @builtin("semver.compare", STRING, STRING)
 def semver_compare(left: Any, right: Any) -> Any:
-    """Give -1, 0 or 1."""
+    """Return -1, 0 or 1."""
     one, before = _version(left)
     other, behind = _version(right)
     if one != other:
@@ -144,7 +144,7 @@ def _uuid(text: str) -> uuid.UUID | None:
 
 @builtin("uuid.parse", ANY)
 def uuid_parse(text: Any) -> Any:
-    """Take a UUID apart; undefined if it is none."""
+    """Parse a UUID; undefined if it is invalid."""
     found = _uuid(text) if text.__class__ is str else None
     if found is None:
         return None

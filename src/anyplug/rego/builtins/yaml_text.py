@@ -141,7 +141,7 @@ def _literal(text: str, lines: list[str], level: int) -> str:
 
 
 def _resolves(text: str) -> bool:
-    """Whether a reader of YAML would take the plain text for another kind of value."""
+    """Return whether a reader of YAML would take the plain text for another kind of value."""
     if text in _WORDS or _SEXAGESIMAL.fullmatch(text):
         return True
     if text[0] == ".":
@@ -202,7 +202,7 @@ def _order(one: str, other: str) -> int:
 
 
 def _before(one: str, other: str) -> bool:
-    """Whether a key comes before another."""
+    """Return whether a key comes before another."""
     at = next((index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
     if at is None:
         return len(one) < len(other)

@@ -65,7 +65,7 @@ class Unit:
             raise
         except RecursionError:
             raise RegoErrors([Fault(_first(modules), NOT_SUPPORTED, "the policies are nested too deeply")]) from None
-        except Exception as error:  # a fault of ours: whoever loads policies must see it as a refusal
+        except Exception as error:  # a fault of ours: it must count as a refusal of the policies
             message = f"{type(error).__name__}: {error}"
             raise RegoErrors([Fault(_first(modules), INTERNAL, message)]) from error
 
@@ -108,7 +108,7 @@ class Unit:
         self.arity = arity
 
     def arities(self) -> dict[tuple[Any, ...], int]:
-        """Say how many arguments each function takes, before names are resolved."""
+        """Return how many arguments each function takes, before names are resolved."""
         return {
             (*module.package, *(part.value for part in rule.path if isinstance(part, Scalar))): len(rule.args)
             for module in self.modules
@@ -163,7 +163,7 @@ class Unit:
                     node.evaluate, node.dynamic = node.dynamic, None
 
     def release(self) -> None:
-        """Let go of the trees: what was compiled does without, and the garbage collector has less to look at."""
+        """Release the trees: what was compiled does without, and the garbage collector has less to look at."""
         self.modules.clear()
         self.terms.clear()
         for group in self.tree.groups:
@@ -174,7 +174,7 @@ class Unit:
     # Queries.
 
     def query(self, text: str) -> tuple[Any, list[str]]:
-        """Compile a query: gives a function that takes a context and a list for the answers, and the names of these.
+        """Compile a query to a function that takes a context and a list for the answers, and the names of these.
 
         Raises RegoErrors.
         """
@@ -203,7 +203,7 @@ class Unit:
         return self.dependencies.impurities(walk.of_body(body))
 
     def checked_query(self, text: str) -> tuple[list[Expr], dict[str, str]]:
-        """Read, resolve and order a query; gives its body, and its variables that get a value. Raises RegoErrors."""
+        """Read, resolve and order a query; return its body, and its variables that get a value. Raises RegoErrors."""
         resolver = Names(None, frozenset(), self.arity)
         body, names = resolver.resolve_query(parse_query(text))
         safety = Safety()

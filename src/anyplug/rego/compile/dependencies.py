@@ -71,7 +71,7 @@ class Dependencies:
 
 
 def builtin_of(call: Call) -> Builtin | None:
-    """Return the builtin that is called; nothing if it is a function."""
+    """Return the builtin that is called; empty if it is a function."""
     return builtins.TABLE[".".join(call.name)] if call.name[0] != "data" else None
 
 

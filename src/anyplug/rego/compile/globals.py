@@ -18,7 +18,7 @@ class Globals:
         arity: Callable[[tuple[str, ...]], int | None],
         faults: list[Fault],
     ) -> None:
-        """Take the names of the package's rules, and what says how many arguments a function takes."""
+        """Take the names of the package's rules, and a function that returns how many arguments a function takes."""
         self.package = ("data", *module.package) if module else ()
         self.rules = rules
         self.arity = arity
@@ -35,7 +35,7 @@ class Globals:
                 self.imports[alias] = each.path
 
     def knows(self, name: str) -> bool:
-        """Whether a name is a rule or an import."""
+        """Return whether a name is a rule or an import."""
         return name in self.rules or name in self.imports
 
     def reference(self, var: Var) -> Term:
@@ -57,7 +57,7 @@ class Globals:
         return name
 
     def function(self, term: Term, scope: Scope | None = None) -> tuple[str, ...]:
-        """Return the name of the function that a term is; nothing if it is a value, or a variable of the scope."""
+        """Return the name of the function that a term is; empty if it is a value, or a variable of the scope."""
         head = term.head if isinstance(term, Ref) else term
         if not isinstance(head, Var) or (scope is not None and scope.has(head.name)):
             return ()

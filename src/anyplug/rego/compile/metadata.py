@@ -19,14 +19,14 @@ class Attached:
 
 
 def attach(modules: list[Module], faults: list[Fault]) -> Attached:
-    """Find out what each annotation belongs to: what stands next below it."""
+    """Find what each annotation belongs to: the next thing below it."""
     found = Attached()
     for module in modules:
         places: list[tuple[int, Rule | None]] = [(module.at.row, None)]
         places += [(rule.at.row, rule) for rule in module.rules]
         for note in module.annotations:
             below = [place for place in places if place[0] >= note.end_row]
-            if not below:  # at the end of a file: it says something of nothing
+            if not below:  # at the end of a file: it belongs to nothing
                 continue
             _attach(found, module, note, min(below, key=lambda place: place[0])[1], faults)
     return found

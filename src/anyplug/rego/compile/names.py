@@ -1,6 +1,6 @@
-"""Names: which are rules, imports and builtins, and which are variables, each in the body that it belongs to.
+"""Resolve names: which are rules, imports and builtins, and which are variables, each in the body that it belongs to.
 
-Gives new trees in which every local variable has a name of its own, rules and imports are references to `data` or
+Returns new trees in which every local variable has a unique name, rules and imports are references to `data` or
 `input`, and calls name a builtin or the full path of a function.
 """
 
@@ -53,7 +53,7 @@ class Names:
         arity: Callable[[tuple[str, ...]], int | None],
         chain: Mapping[int, Any] | None = None,
     ) -> None:
-        """Take the names of the package's rules, and what says how many arguments a function takes."""
+        """Take the names of the package's rules, and a function that returns how many arguments a function takes."""
         self.faults: list[Fault] = []
         self.globals = Globals(module, rules, arity, self.faults)
         self.arity = arity
@@ -62,7 +62,7 @@ class Names:
         self.count = 0
 
     def fault(self, at: Location, message: str, code: str = COMPILE_ERROR) -> None:
-        """Note what is wrong, and go on to find more."""
+        """Record a fault, and continue to find more."""
         self.faults.append(Fault(at, code, message))
 
     # Scopes.
@@ -134,7 +134,7 @@ class Names:
         return self.resolve_branch(rule, outer, args, extra)
 
     def resolve_branch(self, rule: Rule, outer: Scope, args: list[Term] | None, extra: list[tuple[Var, Term]]) -> Rule:
-        """Resolve one body with its head; arguments that are patterns are taken apart in it."""
+        """Resolve one body with its head; arguments that are patterns are destructured in it."""
         heads = [term for term in (*rule.path, rule.member, rule.value) if term is not None]
         scope = self.enter(outer, rule.body, [*heads[1:], *(term for _, term in extra)])
         fresh = {name: Var(rule.at, own) for name, own in outer.names.items()}
@@ -157,7 +157,7 @@ class Names:
         return resolved
 
     def resolve_query(self, body: list[Expr]) -> tuple[list[Expr], dict[str, str]]:
-        """Resolve a query; also gives its variables, by their names as written."""
+        """Resolve a query; also return its variables, by their names as written."""
         scope = self.enter(None, body)
         made = self.exprs(scope, body)
         return made, {name: own for name, own in scope.names.items() if "$" not in name}
@@ -240,7 +240,7 @@ class Names:
         return Every(expr.at, withs, key, value, domain, body, inner.leave())
 
     def closure(self, scope: Scope, body: list[Expr]) -> tuple[list[Expr], frozenset[str]]:
-        """Resolve a body with variables of its own."""
+        """Resolve a body with its own variables."""
         inner = self.enter(scope, body)
         return self.exprs(inner, body), inner.leave()
 

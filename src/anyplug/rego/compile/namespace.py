@@ -85,22 +85,22 @@ class Namespace:
         return name
 
     def replace(self, found: With) -> None:
-        """Note what one `with` replaces."""
+        """Record what one `with` replaces."""
         if found.path[0] == "data":
             self.patches.add(found.path[1:])
         if found.path[0] != "input":
             self.mocks.add(found.path)
 
     def mocked(self, name: tuple[str, ...]) -> bool:
-        """Whether some `with` replaces a function; documents above it do, too."""
+        """Return whether some `with` replaces a function; documents above it do, too."""
         return name in self.mocks
 
     def patched(self, path: tuple[Any, ...]) -> bool:
-        """Whether some `with` replaces a document at or above a path."""
+        """Return whether some `with` replaces a document at or above a path."""
         return any(path[: len(patch)] == patch for patch in self.patches)
 
     def forget_constants(self) -> None:
-        """Let go of what is needed only while rules are written; the constants themselves stay."""
+        """Release what is needed only while rules are written; the constants themselves stay."""
         self._constants.clear()
 
     # Code.

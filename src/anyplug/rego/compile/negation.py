@@ -1,4 +1,4 @@
-"""Negation as OPA evaluates it: what a negated expression is about comes first, outside of the negation.
+"""Negation as OPA evaluates it: what a negated expression is about comes first, outside the negation.
 
 `not startswith(input.a, "x")` is read as `a := input.a; not startswith(a, "x")`, so a body with an undefined operand
 does not hold. Only the outermost call, a reference that is negated itself, and the sides of `==` and `=` are evaluated
@@ -32,7 +32,7 @@ Take = Callable[[Term], Term]
 
 
 def calls_first(expr: Not, fresh: Fresh) -> list[Expr]:
-    """Take nested calls out of a negation; gives what is evaluated in its place, one behind the other."""
+    """Take nested calls out of a negation; return what is evaluated in its place, one after another."""
     first = _Eager(fresh)
 
     def take(term: Term) -> Term:

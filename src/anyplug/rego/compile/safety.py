@@ -49,7 +49,7 @@ NOTHING: Final = Vars(EMPTY, EMPTY)
 
 
 def in_term(term: Term, bound: frozenset[str]) -> Vars:
-    """Say what a term needs to be evaluated, and which variables it goes through."""
+    """Return what a term needs to be evaluated, and which variables it goes through."""
     if isinstance(term, Scalar):
         return NOTHING
     if isinstance(term, Var):
@@ -76,7 +76,7 @@ def _all(terms: list[Term], bound: frozenset[str]) -> Vars:
 
 
 def in_turn(terms: list[Term], bound: frozenset[str]) -> tuple[list[int], Vars]:
-    """Order terms so that each has what it needs; gives their indexes, and what all of them need and give."""
+    """Order terms so that each has what it needs; return their indexes, and what all of them need and give."""
     if all(isinstance(term, Scalar) or (isinstance(term, Var) and term.name in bound) for term in terms):
         return list(range(len(terms))), NOTHING
     order: list[int] = []
@@ -105,7 +105,7 @@ def _settled(found: Vars) -> Vars:
 
 
 def in_pattern(term: Term, bound: frozenset[str]) -> Vars:
-    """Say what a pattern gives when a value is taken apart by it, and what it needs for that."""
+    """Return what a pattern gives when a value is destructured by it, and what it needs for that."""
     if isinstance(term, Var):
         return NOTHING if term.name in bound or term.name in ROOTS else Vars(EMPTY, frozenset((term.name,)))
     found = NOTHING
@@ -122,14 +122,14 @@ def in_pattern(term: Term, bound: frozenset[str]) -> Vars:
 
 
 class Step(NamedTuple):
-    """One step of a unification: evaluate `term`, take its value apart by `pattern`."""
+    """One step of a unification: evaluate `term`, destructure its value with `pattern`."""
 
     pattern: Term
     term: Term
 
 
 def unification(left: Term, right: Term, bound: frozenset[str]) -> tuple[list[Step], Vars]:
-    """Plan how two terms are made equal: collections of one shape are taken apart beforehand."""
+    """Plan how two terms are made equal: collections of one shape are destructured beforehand."""
     waiting = list(_pairs(left, right))
     steps: list[Step] = []
     gives = EMPTY
@@ -176,7 +176,7 @@ def _pairs(left: Term, right: Term) -> Iterator[tuple[Term, Term]]:
 
 
 def in_expr(expr: Expr, bound: frozenset[str]) -> Vars:  # noqa: C901 - one branch for each kind
-    """Say what an expression needs and gives."""
+    """Return what an expression needs and gives."""
     found = NOTHING
     for each in expr.withs:
         found |= in_term(each.value, bound)
@@ -235,7 +235,7 @@ class Safety:
         self.closures(term, bound | found.gives)
 
     def body(self, body: list[Expr], bound: frozenset[str]) -> frozenset[str]:
-        """Put a body in order; gives what is bound behind it."""
+        """Put a body in order; return what is bound after it."""
         waiting = list(body)
         placed: list[Expr] = []
         while waiting:
@@ -257,7 +257,7 @@ class Safety:
         return bound
 
     def unsafe(self, names: frozenset[str], at: Location) -> None:
-        """Note variables that never get a value."""
+        """Record variables that never get a value."""
         for name in sorted(names):
             written = name.rpartition(".")[0]
             written = "_" if written.startswith("_$") else written

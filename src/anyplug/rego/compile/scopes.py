@@ -32,7 +32,7 @@ class Scope:
         self.mentioned: set[str] = set()  # also those of bodies around this one
 
     def find(self, name: str) -> str | None:
-        """Look a name up, here and around."""
+        """Look up a name, here and around."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names and (scope is self or name not in scope.later):
@@ -42,11 +42,11 @@ class Scope:
         return None
 
     def has(self, name: str) -> bool:
-        """Whether a name is known, here or around."""
+        """Return whether a name is known, here or around."""
         return name in self.names or (self.parent is not None and self.parent.shows(name))
 
     def shows(self, name: str) -> bool:
-        """Whether a closure at this point sees a name."""
+        """Return whether a closure at this point sees a name."""
         return (name in self.names and name not in self.later) or (self.parent is not None and self.parent.shows(name))
 
     def leave(self) -> frozenset[str]:

@@ -1,9 +1,8 @@
 """Bodies of rules into Python source.
 
-A body becomes straight code: an expression that does not hold leaves by the way that stands for failure at that
-point (`return` or `continue`), one that has several answers opens a loop, and what follows stands inside of it.
-Variables are Python's own local variables, and whether they have a value is known here and not looked up later.
-None is undefined.
+A body becomes straight code: an expression that does not hold leaves by the way that stands for failure at that point
+(`return` or `continue`), one that has several answers opens a loop, and what follows stands inside it. Variables are
+Python's own local variables, and whether they have a value is known here and not looked up later. None is undefined.
 """
 
 from typing import Final
@@ -64,7 +63,7 @@ class Emitter(TermWriter):
         return found
 
     def body(self, body: list[Expr]) -> None:
-        """Write expressions one behind the other."""
+        """Write expressions one after another."""
         for expr in body:
             self.expr(expr)
 
@@ -91,7 +90,7 @@ class Emitter(TermWriter):
         self.context = context
 
     def negated(self, expr: Not) -> bool:
-        """Write the negation of a test of variables and constants, which are never undefined; says whether it could."""
+        """Write the negation of a test of defined variables and constants; return whether that was possible."""
         inner = expr.body[0] if len(expr.body) == 1 else None
         if not isinstance(inner, Holds) or inner.withs or not isinstance(inner.term, Call):
             return False
@@ -136,7 +135,7 @@ class Emitter(TermWriter):
             self.check(f"{value} is FALSE")
 
     def test(self, call: Call) -> bool:
-        """Write a call whose answer is only tested; says whether it could."""
+        """Write a call whose answer is only tested; return whether that was possible."""
         condition = self.condition(call)
         if condition is None:
             return False

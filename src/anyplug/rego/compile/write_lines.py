@@ -1,4 +1,4 @@
-"""Lines of Python, written one behind the other: depth, loops, names, and what failing means at each point."""
+"""Lines of Python, written one after another: depth, loops, names, and what failing means at each point."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple

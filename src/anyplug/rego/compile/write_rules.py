@@ -75,7 +75,7 @@ def _joined(names: Namespace, group: Group, calls: list[list[str]], given: str) 
 
 
 def _gives_one_constant(group: Group) -> bool:
-    """Whether every rule of a group gives the same constant, so that the first that holds decides."""
+    """Return whether every rule of a group gives the same constant, so that the first that holds decides."""
     values = []
     for rule in group.rules:
         if rule.otherwise is not None:
@@ -108,7 +108,7 @@ def _branch(names: Namespace, group: Group, name: str, rule: Rule, args: list[st
 
 
 def _ground(rule: Rule) -> int:
-    """Say how many parts of a head come before its first variable."""
+    """Return how many parts of a head come before its first variable."""
     return next((index for index, part in enumerate(rule.path) if not isinstance(part, Scalar)), len(rule.path))
 
 

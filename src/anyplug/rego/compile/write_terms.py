@@ -33,7 +33,7 @@ class TermWriter(Writer, ABC):
 
     @abstractmethod
     def body(self, body: list[Expr]) -> None:
-        """Write expressions one behind the other."""
+        """Write expressions one after another."""
 
     def terms(self, terms: list[Term]) -> list[str]:
         """Write terms in an order in which each has what it needs."""
@@ -46,7 +46,7 @@ class TermWriter(Writer, ABC):
         return [found[index] for index in range(len(terms))]
 
     def term(self, term: Term) -> str:
-        """Write what gives a term's value; gives a name or a constant for it, which is never None."""
+        """Write what gives a term's value; return a name or a constant for it, which is never None."""
         if isinstance(term, Scalar):
             return self.scalar(term.value)
         if isinstance(term, Var):
@@ -307,12 +307,12 @@ class TermWriter(Writer, ABC):
 
 
 def is_integer(code: str) -> bool:
-    """Whether code is an integer, written out."""
+    """Return whether code is an integer, written out."""
     return code[0] == "("
 
 
 def is_wildcard(term: Term) -> bool:
-    """Whether a term is a `_`, whose value nobody asks for."""
+    """Return whether a term is a `_`, whose value nobody asks for."""
     return isinstance(term, Var) and term.name.startswith("_$")
 
 

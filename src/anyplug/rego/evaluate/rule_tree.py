@@ -29,7 +29,7 @@ class Group:
 
     @property
     def arity(self) -> int:
-        """Say how many arguments it takes."""
+        """Return how many arguments it takes."""
         return len(self.every_rule[0].args or [])
 
 

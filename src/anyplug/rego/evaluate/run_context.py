@@ -1,4 +1,4 @@
-"""What compiled policies run on: the state of one evaluation, look-ups, iteration, and views of the data tree."""
+"""The runtime of compiled policies: the state of one evaluation, look-ups, iteration, and views of the data tree."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ class Meter:
 
 
 class Context:
-    """One evaluation under one input: `with` makes another beside it."""
+    """One evaluation under one input: `with` creates another."""
 
     __slots__ = (
         "data", "failures", "fired", "input", "left", "locations", "memo", "meter", "mocks", "now", "outer", "patches",
@@ -112,13 +112,13 @@ class Context:
         return made
 
     def patched(self, path: Path) -> bool:
-        """Whether `with` replaced what lies at a path, or above it."""
+        """Return whether `with` replaced what lies at a path, or above it."""
         return any(path[: len(patch)] == patch for patch in self.patches)
 
     # What generated code calls when something goes wrong.
 
     def failed(self, error: BuiltinError, name: str, where: int) -> None:
-        """Note that a builtin failed: undefined, or the end of a strict evaluation."""
+        """Record that a builtin failed: undefined, or the end of a strict evaluation."""
         at = self.locations[where]
         message = f"{name}: {error}"
         if self.strict:
@@ -154,7 +154,7 @@ class Context:
         return node.evaluate(self) if node.evaluate is not None else None
 
     def base(self, path: Path) -> Any:
-        """Look a document up below `data`."""
+        """Look up a document below `data`."""
         value: Any = self.data
         for part in path:
             value = look(value, part)
@@ -240,7 +240,7 @@ def force(value: Any) -> Any:
 
 
 def look(value: Any, key: Any) -> Any:
-    """Look a key up in any value; None is undefined."""
+    """Look up a key in any value; None is undefined."""
     kind = value.__class__
     if kind is Object:
         return value.get(key)
@@ -256,7 +256,7 @@ def look(value: Any, key: Any) -> Any:
 
 
 def look_stored(value: Any, key: Any) -> Any:
-    """Look a key up in a document below `data`, where an object's key may also be asked for as a number."""
+    """Look up a key in a document below `data`, where an object's key may also be asked for as a number."""
     found = look(value, key)
     if found is None and key.__class__ is int and value.__class__ is Object:
         return value.get(str(key))

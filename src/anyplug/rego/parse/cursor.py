@@ -35,20 +35,20 @@ class Cursor:
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
     def here(self) -> Location:
-        """Say where the cursor is."""
+        """Return where the cursor is."""
         return self.source.at(self.token.start)
 
     def fail(self, message: str, token: Token | None = None) -> NoReturn:
-        """Refuse what stands at the cursor."""
+        """Refuse what is at the cursor."""
         raise self.source.fault((token or self.token).start, message)
 
     def is_(self, text: str) -> bool:
-        """Whether an operator or keyword stands at the cursor."""
+        """Return whether an operator or keyword is at the cursor."""
         token = self.token
         return token.text == text and token.kind in {"operator", "keyword"}
 
     def takes(self, text: str) -> bool:
-        """Go on if an operator or keyword stands at the cursor."""
+        """Go on if an operator or keyword is at the cursor."""
         if self.is_(text):
             self.advance()
             return True
@@ -62,7 +62,7 @@ class Cursor:
         return self.advance()
 
     def dotted(self) -> bool:
-        """Whether a keyword is used as a name: a dot follows at once."""
+        """Return whether a keyword is used as a name: a dot follows at once."""
         following = self.peek()
         return following.text == "." and following.kind == "operator" and not following.spaced
 

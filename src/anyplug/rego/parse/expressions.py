@@ -87,7 +87,7 @@ class Expressions(Terms):
         return made
 
     def word(self, text: str) -> bool:
-        """Whether `and` or `or` stands at the cursor, and is imported."""
+        """Return whether `and` or `or` is at the cursor, and is imported."""
         token = self.token
         return token.kind == "name" and token.text == text and text in self.logic
 
@@ -137,13 +137,13 @@ class Expressions(Terms):
         return self.plain()
 
     def closing_is_followed_by_word(self) -> bool:
-        """Whether the brace at the cursor closes before `and` or `or`."""
+        """Return whether the brace at the cursor closes before `and` or `or`."""
         end = self.matching(self.index)
         following = self.tokens[min(end + 1, len(self.tokens) - 1)]
         return following.kind == "name" and following.text in self.logic
 
     def group_has_logic(self) -> bool:
-        """Whether a parenthesis holds more than a term."""
+        """Return whether a parenthesis holds more than a term."""
         end = self.matching(self.index)
         depth = 0
         for position in range(self.index, end):

@@ -50,7 +50,7 @@ class Source:
         self.templates: dict[int, int] = {}  # where each template string ends: nested ones are looked at only once
 
     def at(self, offset: int) -> Location:
-        """Say where an offset is."""
+        """Return where an offset is."""
         low = bisect.bisect_right(self.starts, offset) - 1
         return Location(self.file, low + 1, offset - self.starts[low] + 1)
 
@@ -69,7 +69,7 @@ class Comment(NamedTuple):
 def scan(source: Source, start: int = 0, until: str = "") -> tuple[list[Token], list[Comment], int]:  # noqa: C901 - one branch for each kind
     """Read tokens from an offset to the end, or to the brace that closes a template's expression.
 
-    Gives the tokens with an end token last, the comments, and the offset behind. Raises RegoErrors.
+    Return the tokens with an end token last, the comments, and the offset behind. Raises RegoErrors.
     """
     text, position = source.text, start
     if len(text) > MAX_SOURCE:

@@ -26,14 +26,14 @@ from anyplug.rego.parse.tree import (  # fmt: skip
 from anyplug.rego.values.rego_errors import Location, RegoErrors
 from anyplug.rego.values.values import TRUE
 
-MAX_KEPT: Final = 1_024  # files: when one of a set is edited, the others are not read anew
+MAX_KEPT: Final = 1_024  # files: when one of a set is edited, the others are not read again
 LOGIC: Final = frozenset({"and", "or", "not"})
 FUTURE: Final = frozenset({"in", "every", "contains", "if"}) | LOGIC
 
 
 @functools.lru_cache(MAX_KEPT)
 def parse_module(file: str, text: str) -> Module:
-    """Read one file; what was read before is given again, since nobody changes it. Raises RegoErrors."""
+    """Read one file; a file that was parsed before is reused, since the tree is immutable. Raises RegoErrors."""
     source = Source(file, text)
     tokens, comments, _ = scan(source)
     return Parser(source, tokens).module(annotations.read(source, comments))
@@ -176,7 +176,7 @@ class Parser(Expressions):
         return Rule(at, path, args, member, value, [])
 
     def rule_body(self, rule: Rule) -> bool:
-        """Read `if` and a body; says whether it had braces."""
+        """Read `if` and a body; return whether it had braces."""
         if self.is_("if") and not self.dotted():
             self.advance()
             if self.is_("{") and self.peek().text == "}":
@@ -191,7 +191,7 @@ class Parser(Expressions):
         return False
 
     def braced(self) -> list[Expr] | None:
-        """Read a body in braces; nothing if these hold a term, such as a set or a comprehension."""
+        """Read a body in braces; empty if these hold a term, such as a set or a comprehension."""
         start, nesting = self.index, self.nesting
         try:
             return self.block()
@@ -211,7 +211,7 @@ class Parser(Expressions):
             return None
 
     def object_follows(self) -> bool:
-        """Whether braces after `if` begin an operand of `and` or `or`."""
+        """Return whether braces after `if` begin an operand of `and` or `or`."""
         return bool(self.logic) and self.closing_is_followed_by_word()
 
     def otherwise(self, rule: Rule) -> Rule:
@@ -248,7 +248,7 @@ class Parser(Expressions):
         self.ends("rule")
 
     def is_ground(self, path: list[Term]) -> bool:
-        """Whether a head's path has no variables."""
+        """Return whether a head's path has no variables."""
         return all(isinstance(part, Scalar) for part in path)
 
 

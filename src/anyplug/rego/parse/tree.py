@@ -1,6 +1,6 @@
-"""The tree that a policy is read into: packages, rules, expressions, terms.
+"""The syntax tree of a policy: packages, rules, expressions, terms.
 
-Terms give values, expressions hold or do not, a body is a list of expressions. Nodes say where they stand.
+Terms have values, expressions hold or do not, a body is a list of expressions. Nodes have a position.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ ROOTS: Final = frozenset({"data", "input"})  # the documents that every referenc
 
 
 class Node(msgspec.Struct, eq=False):
-    """Anything that stands somewhere."""
+    """Anything with a position."""
 
     at: Location
 
@@ -25,7 +25,7 @@ class Scalar(Node):
 
 
 class Var(Node):
-    """A variable; after names are resolved, a local one with a name of its own."""
+    """A variable; after names are resolved, a local one with a unique name."""
 
     name: str
 
@@ -141,7 +141,7 @@ class Every(Expr):
 
 
 class Not(Expr):
-    """Not an expression; `closure` if it was written with braces and may have variables of its own.
+    """Not an expression; `closure` if it was written with braces and may have its own variables.
 
     `eager` if its operands are evaluated before it, as they are without `import future.keywords.not`.
     """

@@ -1,4 +1,4 @@
-"""Going through trees: every term and every expression of a rule."""
+"""Walk syntax trees: every term and every expression of a rule."""
 
 from anyplug.rego.parse.tree import (  # fmt: skip
     Array,

@@ -87,12 +87,12 @@ def _from_other(document: Any, depth: int) -> Any:
         return Set(from_json(item, depth - 1) for item in document)
     if isinstance(document, Sequence) and not isinstance(document, bytes | bytearray | memoryview):
         return tuple([from_json(item, depth - 1) for item in document])
-    msg = f"{type(document).__name__} is no JSON value"
+    msg = f"{type(document).__name__} is not a JSON value"
     raise NotSupported(msg)
 
 
 def _plain(value: Decimal) -> int | float:
-    """Give 3.0 as an integer, since JSON knows no difference, and all else as a float if there is one."""
+    """Return 3.0 as an integer, since JSON knows no difference, and all else as a float if there is one."""
     if value == value.to_integral_value() and "E" not in str(value):
         return int(value)
     found = float(value)
@@ -104,7 +104,7 @@ def _name(key: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as plain Python: sets become sorted lists, keys that are no strings are written as JSON."""
+    """Return a value as plain Python: sets become sorted lists, keys that are not strings are written as JSON."""
     kind = value.__class__
     if kind is str:
         return value if value.isascii() else valid(value)

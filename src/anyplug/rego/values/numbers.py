@@ -8,8 +8,8 @@ from anyplug.rego.values.rego_errors import BuiltinError, NotSupported
 
 Number = int | Decimal
 
-MANTISSA: Final = 64  # bits, as Go's big.Float has them when it reads a number
-MAX_BITS: Final = 13_000  # of an integer: more is no number that a policy means, and Python writes little more
+MANTISSA: Final = 64  # bits, as in Go's big.Float when it reads a number
+MAX_BITS: Final = 13_000  # of an integer: no policy needs more, and Python writes little more
 MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
 LEAST_PLAIN: Final = -4  # power of ten from which numbers are usually written without an exponent
 HALF: Final = Fraction(1, 2)
@@ -138,7 +138,7 @@ def divide(left: Number, right: Number) -> Number:
 
 
 def whole(value: Number) -> int | None:
-    """Return the integer that a number is, None if it is none."""
+    """Return the integer that a number is, None if it is not one."""
     if value.__class__ is int:
         return value
     exact = fraction(value)
@@ -179,7 +179,7 @@ def floor(value: Number) -> int:
 
 
 def absolute(value: Number) -> Number:
-    """Without its sign."""
+    """Return the absolute value."""
     return number(abs(fraction(value)))
 
 
@@ -212,7 +212,7 @@ def parse(digits: str) -> Number:
 
 
 def decimal(value: Decimal) -> Decimal:
-    """Refuse decimals that are no numbers, or whose exponent nobody means."""
+    """Refuse decimals that are not numbers, or have an absurd exponent."""
     if not value.is_finite() or abs(value.adjusted()) > MAX_EXPONENT or len(value.as_tuple().digits) > MAX_EXPONENT:
         msg = f"number out of range: {value}"
         raise NotSupported(msg)

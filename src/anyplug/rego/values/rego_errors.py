@@ -1,4 +1,4 @@
-"""What can go wrong with a policy: when it is loaded, and when it is evaluated.
+"""The errors of policies: when it is loaded, and when it is evaluated.
 
 RegoError
 ├── RegoErrors          a policy set that is not accepted: every Fault, each with file, row, column, code, message
@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-# Codes of faults, as OPA has them.
+# Codes of faults, as in OPA.
 PARSE_ERROR: Final = "rego_parse_error"
 COMPILE_ERROR: Final = "rego_compile_error"
 TYPE_ERROR: Final = "rego_type_error"

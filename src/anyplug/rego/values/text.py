@@ -14,12 +14,12 @@ GO_ESCAPES: Final = str.maketrans(
 
 
 def raw(value: str) -> bytes:
-    """Return the bytes of a string; those that are no UTF-8 are kept as surrogates."""
+    """Return the bytes of a string; those that are not UTF-8 are kept as surrogates."""
     return value.encode("utf-8", "surrogateescape")
 
 
 def valid(value: str) -> str:
-    """Replace what is no UTF-8, as Go does where it writes JSON."""
+    """Replace what is not UTF-8, as Go does where it writes JSON."""
     if value.isascii():
         return value
     try:
@@ -98,7 +98,7 @@ def rego_string(value: str) -> str:
             out.append(_QUOTED[char])
         elif code < 0x20 or code == 0x7F:  # noqa: PLR2004 - the control characters of ASCII
             out.append(f"\\x{code:02x}")
-        elif 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - a byte that is no UTF-8
+        elif 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004 - a byte that is not UTF-8
             out.append(f"\\x{code - 0xDC00:02x}")
         elif code > 0x7E and not char.isprintable():  # noqa: PLR2004 - beyond ASCII
             out.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")  # noqa: PLR2004 - the basic plane

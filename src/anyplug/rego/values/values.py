@@ -1,9 +1,9 @@
 """The values of Rego, and how they are compared, ordered and hashed.
 
-null, true and false are objects of our own, since Python takes True for 1, and since None means undefined here.
-Numbers are int or Decimal, so that no digit is lost; strings are str; arrays are tuples; sets and objects are
-`Set` and `Object`. All are immutable and hashable, so equality, hashing and look-ups run in C, and no builtin can
-change an argument that the next evaluation reads again.
+null, true and false are our own objects, since Python takes True for 1, and since None means undefined here. Numbers
+are int or Decimal, so that no digit is lost; strings are str; arrays are tuples; sets and objects are `Set` and
+`Object`. All are immutable and hashable, so equality, hashing and look-ups run in C, and no builtin can change an
+argument that the next evaluation reads again.
 """
 
 from collections.abc import Iterable
@@ -121,7 +121,7 @@ def ordered(values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def compare(left: Any, right: Any) -> int:
-    """Give -1, 0 or 1."""
+    """Return -1, 0 or 1."""
     if left == right:
         return 0
     kind = left.__class__

@@ -56,7 +56,7 @@ class Blocks(Flow):
         return self.inline(indent, "")
 
     def sequence(self, column: int) -> list[Any]:
-        """Read a list whose dashes stand in a column."""
+        """Read a list whose dashes are in a column."""
         items: list[Any] = []
         while not self.document_ends() and self.col() == column and self.indicator("-"):
             self.pos += 1
@@ -72,7 +72,7 @@ class Blocks(Flow):
         return items
 
     def mapping(self, column: int) -> dict[str, Any]:
-        """Read a mapping whose keys stand in a column."""
+        """Read a mapping whose keys are in a column."""
         made: dict[str, Any] = {}
         seen: set[str] = set()
         while not self.document_ends() and self.col() == column:
@@ -136,7 +136,7 @@ class Blocks(Flow):
     # Keys.
 
     def key_ahead(self) -> bool:
-        """Whether a key stands here, and its colon."""
+        """Return whether a key stands here, and its colon."""
         start = self.pos
         try:
             self.properties()

@@ -79,7 +79,7 @@ class Flow(Scalars):
     def once(self, key: str, seen: set[str]) -> None:
         """Refuse a key that was seen already, if none may stand twice."""
         if self.unique and key in seen:
-            raise self.fail(f"the key `{key}` stands here a second time")
+            raise self.fail(f"the key `{key}` occurs twice")
         seen.add(key)
 
     def key_text(self, value: Any) -> str:

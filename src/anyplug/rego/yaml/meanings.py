@@ -49,6 +49,6 @@ def _number(text: str) -> Any:
             msg = f"number out of range: {text}"
             raise YamlError(msg) from None
     if _SPECIAL.match(text):
-        msg = f"{text} is no JSON number"
+        msg = f"{text} is not a JSON number"
         raise YamlError(msg)
     return text

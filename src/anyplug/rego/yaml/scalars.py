@@ -1,4 +1,4 @@
-"""Scalars as text, in every style: plain, quoted, literal, folded. What a plain one means is said elsewhere."""
+"""Scalars as text, in every style: plain, quoted, literal, folded. What a plain one means is decided elsewhere."""
 
 import re
 from typing import Final

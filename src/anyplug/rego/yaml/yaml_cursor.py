@@ -6,7 +6,7 @@ MAX_DEPTH: Final = 100  # of collections
 
 
 class YamlError(ValueError):
-    """What was read is no YAML, or YAML that is not supported; `row` is 0 where that is not known."""
+    """The text is not YAML, or uses unsupported YAML; `row` is 0 if unknown."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(f"line {row}: {message}" if row else message)
@@ -27,7 +27,7 @@ class Cursor:
         return YamlError(message, self.text.count("\n", 0, self.pos) + 1)
 
     def col(self) -> int:
-        """Say how far into its line the cursor is."""
+        """Return how far into its line the cursor is."""
         return self.pos - (self.text.rfind("\n", 0, self.pos) + 1)
 
     def peek(self, ahead: int = 0) -> str:
@@ -40,7 +40,7 @@ class Cursor:
             self.pos += 1
 
     def line_ends(self) -> bool:
-        """Whether only a comment stands on the rest of the line."""
+        """Return whether only a comment stands on the rest of the line."""
         char = self.peek()
         return char in {"", "\n"} or (char == "#" and (self.pos == 0 or self.text[self.pos - 1] in " \t\n"))
 
@@ -57,17 +57,17 @@ class Cursor:
             self.pos = len(self.text) if end < 0 else end + 1
 
     def document_ends(self) -> bool:
-        """Whether the text, or the document in it, ends here."""
+        """Return whether the text, or the document in it, ends here."""
         return self.pos >= len(self.text) or (
             self.col() == 0 and self.text[self.pos : self.pos + 3] in {"---", "..."} and self.peek(3) in {"", " ", "\n"}
         )
 
     def indicator(self, char: str) -> bool:
-        """Whether an indicator stands here, and does not begin a word."""
+        """Return whether an indicator stands here, and does not begin a word."""
         return self.peek() == char and self.peek(1) in {"", " ", "\n", "\t"}
 
     def line_break(self) -> str:
-        """Skip line breaks and the blanks around them; give what they mean in a scalar that goes on behind them."""
+        """Skip line breaks and the blanks around them; return what they mean in a scalar that goes on behind them."""
         breaks = 0
         while self.peek() in {" ", "\t", "\n"}:
             breaks += self.peek() == "\n"

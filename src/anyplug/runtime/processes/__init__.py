@@ -1,1 +1,1 @@
-"""Processes: how they are started, watched, fed and ended."""
+"""Start, watch, feed and end processes."""

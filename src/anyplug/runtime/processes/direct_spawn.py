@@ -1,7 +1,7 @@
-"""The one way to start a process: `Popen`'s vfork path, an own session, a pidfd to wait on.
+"""Start a process: `Popen`'s vfork path, a new session, a pidfd to wait on.
 
-Free of event-loop state. Never a fork of the host: `preexec_fn`, `user=` and `group=` are not used, because
-their cost grows with the host's memory.
+Free of event-loop state. Never forks the host: `preexec_fn`, `user=` and `group=` are not used, because their cost
+grows with the host's memory.
 """
 
 import os
@@ -14,7 +14,7 @@ from anyplug.runtime.processes.program import Finished, Program
 
 
 class DirectChild:
-    """A child of the host itself."""
+    """A child process of the host itself."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
@@ -22,7 +22,7 @@ class DirectChild:
         self.fd = _exit_descriptor(popen)
 
     def poll(self) -> Finished:
-        """Say how it ended; kill what is left of its group before its number is free."""
+        """Return how it ended; kill the rest of its group before its number is free."""
         self.signal(signal.SIGKILL)
         code = self._popen.wait()
         return Finished(ending="exited", exit_code=code)
@@ -32,11 +32,11 @@ class DirectChild:
         if self._popen.returncode is None:
             try:
                 os.killpg(self._popen.pid, number)
-            except (ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
+            except (ProcessLookupError, PermissionError):  # macOS reports EPERM for a group of zombies
                 pass
 
     def close(self) -> None:
-        """Let go of the file descriptor."""
+        """Close the descriptor."""
         os.close(self.fd)
 
 
@@ -62,7 +62,7 @@ class DirectSpawn:
 
 
 def _exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
-    """Make a descriptor that becomes readable when the process has ended and is not yet reaped."""
+    """Return a descriptor that becomes readable when the process has ended and is not yet reaped."""
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open(popen.pid)
     # No pidfd (macOS): a thread waits without reaping, and closes the write end of a pipe.

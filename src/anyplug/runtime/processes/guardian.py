@@ -1,11 +1,11 @@
-"""The guardian: a small process that ends everything a host started, once that host is gone.
+"""The guardian: a small process that kills everything a host started, once that host is gone.
 
     python -I -S guardian.py HOST_PID TAG TOKEN HOST_GROUP SCRATCH      stdin: a pipe that only the host holds
 
-A process is the host's if its soft RLIMIT_LOCKS is TAG (that limit has had no effect since Linux 2.4 and is
-inherited over fork, exec and setsid), or if TOKEN stands in its environment. The pipe closing while the host
-lives is an orderly goodbye: one sweep and out. Runs as a script, with the standard library; what removes the scratch
-folder is ours, and imported when there is nothing else left to do.
+A process is the host's if its soft RLIMIT_LOCKS is TAG (that limit has had no effect since Linux 2.4 and is inherited
+over fork, exec and setsid), or if TOKEN is in its environment. If the pipe closes while the host lives, that is an
+orderly end: one sweep, then exit. Runs as a script with the standard library; our module that removes the scratch
+folder is imported last.
 """
 
 import os
@@ -17,13 +17,13 @@ import time
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 RLIMIT_LOCKS = 10  # Linux; `resource` has no name for it
-SETTLE_MS = 50  # how long a dying host may take to be seen as dead once its pipe has closed
-QUIET_SWEEPS = 40  # sweeps without a find before we trust that nothing forks any more
-BOUND_S = 10.0  # then we leave in any case
+SETTLE_MS = 50  # how long a dying host may take to be seen as dead after its pipe has closed
+QUIET_SWEEPS = 40  # sweeps without a match before we assume that nothing forks any more
+BOUND_S = 10.0  # then we exit in any case
 
 
 def read(path: str) -> bytes:
-    """Read a file of /proc; empty if it is gone or closed to us."""
+    """Read a file of /proc; empty if it is gone or not readable."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -32,24 +32,24 @@ def read(path: str) -> bytes:
 
 
 def is_marked(pid: int, tag: int, token: bytes) -> bool:
-    """Whether a process was started by our host, directly or not."""
+    """Return whether a process was started by our host, directly or indirectly."""
     try:
         if resource.prlimit(pid, RLIMIT_LOCKS)[0] == tag:
             return True
-    except OSError:  # another user's: the file says the same
+    except OSError:  # another user's process: the file tells the same
         if b" %d " % tag in read(f"/proc/{pid}/limits"):
             return True
     return token in read(f"/proc/{pid}/environ")
 
 
 def is_dead(pid: int) -> bool:
-    """Whether only its entry in the table is left."""
+    """Return whether only its entry in the process table is left."""
     fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return not fields or fields[0] in b"ZX"
 
 
 def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
-    """Kill every marked process, newest first, whole groups at once so that forking does not win."""
+    """Kill every marked process, newest first, in whole groups so that forking does not outrun us."""
     found = 0
     safe_groups = {0, 1, host_group, os.getpgrp()}
     for pid in sorted((int(name) for name in os.listdir("/proc") if name.isdigit()), reverse=True):
@@ -62,7 +62,7 @@ def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
         try:
             if is_marked(pid, tag, token) and not is_dead(pid):
                 group = os.getpgid(pid)
-                signal.pidfd_send_signal(pidfd, 0)  # else the number may be another's by now, and so the group
+                signal.pidfd_send_signal(pidfd, 0)  # otherwise the number, and so the group, may be another's by now
                 if group not in safe_groups:
                     os.killpg(group, signal.SIGKILL)
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -75,7 +75,7 @@ def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
 
 
 def wait_for_the_end(host: int) -> bool:
-    """Wait until the host dies (True) or says goodbye (False)."""
+    """Wait until the host dies (True) or ends in order (False)."""
     try:
         pidfd = os.pidfd_open(host)
     except OSError:
@@ -92,7 +92,7 @@ def wait_for_the_end(host: int) -> bool:
 
 
 def main() -> None:
-    """Wait, sweep, leave."""
+    """Wait, sweep, exit."""
     host, tag, token, host_group, scratch = sys.argv[1:]
     host_died = wait_for_the_end(int(host))
     spared = {os.getpid()} if host_died else {os.getpid(), int(host)}
@@ -107,9 +107,9 @@ def main() -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove what the host had for the time of its life; plugins wrote to it."""
+    """Remove the host's temporary folder; plugins wrote to it."""
     sys.path.append(PACKAGES)
-    from anyplug.home import untrusted_files  # as said above
+    from anyplug.home import untrusted_files  # last, as the module says
 
     try:
         untrusted_files.remove(folder)

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 
 class Pipes(NamedTuple):
-    """The ends of all three: the program's, and ours."""
+    """Both ends of all three: the program's, and ours."""
 
     theirs: tuple[int, int, int]
     ours: tuple[int, int, int]
 
 
 def open_pipes() -> Pipes:
-    """Open all three; raises OSError if this process has too many open, and then none stays open."""
+    """Open all three; raises OSError if too many files are open, leaving none open."""
     opened: list[int] = []
     try:
         for _ in range(3):

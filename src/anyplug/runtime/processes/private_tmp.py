@@ -1,7 +1,7 @@
-"""A /tmp/NAME for each call, for plugins that write to a fixed place there.
+"""A private /tmp/NAME for each call, for plugins that write to a fixed path there.
 
-With namespaces every call sees a /tmp of its own. Without them the calls of one plugin take turns on the real
-/tmp/NAME, after a look at whose it is: a folder that we did not make is never touched.
+With namespaces every call sees its own /tmp. Without them the calls of one plugin take turns on the real /tmp/NAME,
+after checking its owner: a folder that we did not create is never touched.
 """
 
 import fcntl
@@ -19,12 +19,12 @@ from anyplug.home.untrusted_files import HeldFolder
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import PrivateTmp, TmpTaken
 
-TURN_POLL_S = 0.05  # how often a waiting call looks whether it is its turn
+TURN_POLL_S = 0.05  # how often a waiting call checks whether it is its turn
 
 
 @asynccontextmanager
 async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
-    """Make a folder that will be a whole /tmp, with NAME in it; it goes away at the end. Raises TmpTaken."""
+    """Create a folder that will be mounted as /tmp, with NAME in it; it is removed at the end. Raises TmpTaken."""
     cover = os.path.join(scratch, secrets.token_hex(8))
     folder = os.path.join(cover, name)
     os.mkdir(cover, 0o700)
@@ -33,8 +33,8 @@ async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
             try:
                 os.mkdir(name, 0o700, dir_fd=around.fd)
             except FileExistsError as error:
-                raise TmpTaken(f"{folder} exists already") from error
-            os.fchmod(around.fd, 0o1777)  # as /tmp is; nobody else can reach it through the scratch folder
+                raise TmpTaken(f"{folder} already exists") from error
+            os.fchmod(around.fd, 0o1777)  # like /tmp; nobody else can reach it through the scratch folder
             yield PrivateTmp(folder, cover, around)
     finally:
         if not _were_empty(folder, cover):
@@ -43,7 +43,7 @@ async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
 
 @asynccontextmanager
 async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
-    """Take a turn on the real /tmp/NAME; raises TmpTaken. The lock holds between processes too."""
+    """Take a turn on the real /tmp/NAME; raises TmpTaken. The lock also works between processes."""
     make_private(locks)
     folder = f"/tmp/{name}"
     with (
@@ -78,13 +78,13 @@ def _were_empty(*folders: str) -> bool:
 
 
 async def _removed(folder: str, name: str) -> None:
-    """Remove what a call left, in a thread: there may be many thousand files, and others have calls under way."""
+    """Remove what a call left, in a thread: there may be thousands of files, and other calls are running."""
     with anyio.CancelScope(shield=True):
         await thread_lanes.run(f"/tmp/{name}", remove_tree, folder)
 
 
 def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
-    """Make the folder anew. What is there already must be ours from a call that was cut off, or empty and ours."""
+    """Recreate the folder. An existing one must be ours from an interrupted call, or empty and ours."""
     folder = f"/tmp/{name}"
     try:
         found = around.stat(name)
@@ -101,12 +101,12 @@ def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
         try:
             os.rmdir(name, dir_fd=around.fd)
         except OSError as error:
-            raise TmpTaken(f"{folder} holds files of yours") from error
+            raise TmpTaken(f"{folder} contains your files") from error
     os.mkdir(name, 0o700, dir_fd=around.fd)
 
 
 def remove_tree(folder: str) -> None:
-    """Remove what a call left; a file that resists stays, and holds nobody up."""
+    """Remove what a call left; files that cannot be removed stay."""
     try:
         untrusted_files.remove(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is to be run and what came of it, as plain values: the words that formats and processes share."""
+"""What to run and how it ended, as plain values shared by formats and processes."""
 
 import os
 from typing import Literal, Protocol
@@ -29,7 +29,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a stranger's program, with everything that it gets and all its bounds."""
+    """One run of an untrusted program, with its inputs and limits."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -41,17 +41,17 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()  # that are made for it, unless they are there
     private_tmp: str = ""  # NAME: it has a /tmp/NAME of its own, for which the host sets `tmp` and `writable`
     files: Files | None = None  # with `private_tmp`
-    tmp: str = ""  # a folder that the program shall see as its /tmp; "" for the machine's own
-    visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they lie below /tmp
-    purpose: Purpose = "run"  # a call, setting the plugin up, or fetching what it depends on
-    writable: tuple[str, ...] = ()  # where it is confined: folders that this run alone may write to, too
+    tmp: str = ""  # a folder that the program sees as its /tmp; "" for the machine's own
+    visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they are below /tmp
+    purpose: Purpose = "run"  # a call, setting the plugin up, or fetching its dependencies
+    writable: tuple[str, ...] = ()  # if confined: folders that only this run may write to, too
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. Output up to that moment is always kept."""
+    """How a run ended. Output until then is always kept."""
 
     ending: Ending
-    exit_code: int | None = None  # negative: the signal that ended it; None: not known
+    exit_code: int | None = None  # negative: the signal that ended it; None: unknown
     stdout: bytes = b""
     stderr: bytes = b""
     files: tuple[File, ...] = ()  # what it left in its /tmp/NAME, if it exited with 0
@@ -60,34 +60,34 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was in force when a program ran; for the audit."""
+    """What was enforced when a program ran; for the audit."""
 
     layers: tuple[str, ...]
-    landlock: int  # its version; 0 if it is not in force
+    landlock: int  # its version; 0 if not in force
     filter: str  # sha256 of the seccomp program; empty if there is none
     limits: dict[str, int]
-    hosts: tuple[str, ...] = ()  # the grants that a proxy held it to
+    hosts: tuple[str, ...] = ()  # the grants that a proxy enforced
 
 
 class PrivateTmp(msgspec.Struct, frozen=True):
-    """A /tmp/NAME of one call: where it is for the host, and what covers /tmp so that the program sees it there."""
+    """A call's /tmp/NAME: its path on the host, and what is mounted over /tmp so that the program sees it there."""
 
     folder: str
-    cover: str  # empty where /tmp is the machine's own
-    around: HeldFolder  # the folder that /tmp/NAME lies in, which the program cannot replace
+    cover: str  # empty if /tmp is the machine's own
+    around: HeldFolder  # the folder that contains /tmp/NAME, which the program cannot replace
 
     @property
     def name(self) -> str:
-        """NAME: what is there when the program has ended may be anything."""
+        """NAME; after the program has ended, it may be anything."""
         return os.path.basename(self.folder)
 
 
 class TmpTaken(Exception):
-    """/tmp/NAME is somebody else's; the text says whose."""
+    """/tmp/NAME belongs to somebody else; the text says to whom."""
 
 
 class Run(Protocol):
-    """Runs one program to its end. Never raises for what the program does."""
+    """Runs one program to its end. Never raises because of what the program does."""
 
     async def __call__(self, program: Program) -> Finished:
         """Run it."""
@@ -95,33 +95,33 @@ class Run(Protocol):
 
 
 class Child(Protocol):
-    """A started process group, seen from a host that has to wait for it and to end it."""
+    """A started process group that a host waits for and ends."""
 
     fd: int  # becomes readable when there is something for `poll`
 
     @property
     def pid(self) -> int | None:
-        """The process, where it is known."""
+        """The process, if known."""
         ...
 
     def poll(self) -> Finished | None:
-        """Say how it ended, or None if it still runs; to be called when `fd` is readable.
+        """Return how it ended, or None if it still runs; call it when `fd` is readable.
 
-        What is left of its group is killed then.
+        The rest of its group is killed then.
         """
         ...
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole group; nothing happens if it has ended."""
+        """Send a signal to the whole group; does nothing if it has ended."""
         ...
 
     def close(self) -> None:
-        """Let go of the file descriptor."""
+        """Close the descriptor."""
         ...
 
 
 class Spawn(Protocol):
-    """Starts a program on three file descriptors. Raises OSError where it is known at once that it cannot."""
+    """Starts a program on three descriptors. Raises OSError if it is immediately known that it cannot."""
 
     def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> Child:
         """Start it."""

@@ -1,9 +1,9 @@
-"""Runs one program to its end: feeds it, drains it, bounds it, ends it, on the event loop.
+"""Run one program to its end: feed it, drain it, limit it, end it, on the event loop.
 
-The order of an ending, which holds for timeouts, floods and cancellation alike: SIGTERM to the group,
-TERM_GRACE_S, SIGKILL to the group, KILL_GRACE_S. Both pipes are read all the while, so that a program that
-writes on SIGTERM is not stuck, and nothing is waited for but the process itself: a grandchild that keeps the
-pipes open keeps nobody. What is left of the group when the process has ended is killed.
+Ending works the same for timeouts, floods and cancellation: SIGTERM to the group, TERM_GRACE_S, SIGKILL to the group,
+KILL_GRACE_S. Both pipes are read all the while, so that a program that writes on SIGTERM is not stuck. Only the process
+itself is waited for: a grandchild that keeps the pipes open delays nobody. The rest of the group is killed when the
+process has ended.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from anyio import CancelScope, Semaphore
 from anyplug.runtime.processes.pipes import open_pipes
 from anyplug.runtime.processes.program import Child, Ending, Finished, Program, Spawn
 
-TERM_GRACE_S = 1.0  # enough to flush and unlock, short enough for a person who waits
+TERM_GRACE_S = 1.0  # enough to flush and unlock, short enough for a waiting person
 KILL_GRACE_S = 5.0  # a process in uninterruptible sleep may ignore even SIGKILL for a while
-PATIENCE_S = 0.002  # many programs are done by then, and need nobody to attend to their pipes
+PATIENCE_S = 0.002  # many programs are done by then, and their pipes need no attention
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
-DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild goes on writing
+DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild keeps writing
 
 
 async def run(program: Program, spawn: Spawn, turns: Semaphore | None = None) -> Finished:
-    """Run a program on pipes, when it is its turn if there are turns.
+    """Run a program on pipes, waiting for its turn if there are turns.
 
     Raises only if the caller is cancelled; the program is gone by then.
     """
@@ -36,7 +36,7 @@ async def run(program: Program, spawn: Spawn, turns: Semaphore | None = None) ->
         except OSError as error:
             return _not_started(error)
         exchange = _Exchange(program, pipes.ours)
-        try:  # spawn first, then see to the rest: the program starts up meanwhile
+        try:  # spawn first, then do the rest while the program starts
             child = spawn(program, *pipes.theirs)
         except OSError as error:
             exchange.close()
@@ -80,7 +80,7 @@ class _Exchange:
         self._ended: asyncio.Future[None] | None = None
 
     def begin(self, child: Child) -> None:
-        """Attend to the program that was started. Whatever this raises, `end` can be called then."""
+        """Attend to the started program. Even if this raises, `end` can be called."""
         self._child = child
         self._loop.add_reader(child.fd, self._look)
         for fd in self._ours:
@@ -107,10 +107,10 @@ class _Exchange:
             await asyncio.wait((self._ended,), timeout=grace)
             if self.exit is not None:
                 return
-        self.exit = Finished(ending="lost", reason="it does not end, even after SIGKILL")
+        self.exit = Finished(ending="lost", reason="it does not exit, even after SIGKILL")
 
     def close(self) -> None:
-        """Close all that is open; safe to call in any state."""
+        """Close everything; safe to call in any state."""
         for timer in self._timers:
             timer.cancel()
         self._hang_up()
@@ -119,7 +119,7 @@ class _Exchange:
         self._let_go()
 
     def finished(self) -> Finished:
-        """Say how it went."""
+        """Return how it ended."""
         assert self.exit is not None
         return Finished(
             ending=self._ending if self.exit.ending == "exited" else self.exit.ending,
@@ -136,7 +136,7 @@ class _Exchange:
             self.settled.set_result(None)
 
     def _look(self) -> None:
-        """Something happened to the child."""
+        """Handle an event of the child."""
         assert self._child is not None
         self.exit = self._child.poll()
         if self.exit is None:
@@ -174,7 +174,7 @@ class _Exchange:
 
 
 class _Drain:
-    """The reading end of one pipe: keeps up to `limit` bytes, and reads on unless someone minds the rest."""
+    """The reading end of one pipe: keeps up to `limit` bytes, and reads on unless the rest is an error."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, overflow: Callable[[], None] | None = None) -> None:
         self._loop = loop
@@ -185,13 +185,13 @@ class _Drain:
         self.chunks: list[bytes] = []
 
     def attend(self) -> None:
-        """Read from now on whenever there is something."""
+        """Read from now on whenever there is data."""
         if self.fd >= 0:
             self._loop.add_reader(self.fd, self.read)
             self._attended = True
 
     def read(self) -> bool:
-        """Read a chunk; False if there is nothing now, or nothing more ever."""
+        """Read a chunk; return False if there is nothing now, or at the end."""
         try:
             chunk = os.read(self.fd, CHUNK) if self.fd >= 0 else b""
         except BlockingIOError:
@@ -207,7 +207,7 @@ class _Drain:
         return bool(chunk)
 
     def empty(self) -> None:
-        """Read what lies in the pipe, without waiting for who else may hold it."""
+        """Read what is in the pipe, without waiting for others that may hold it."""
         for _ in range(DRAIN_LIMIT):
             if not self.read():
                 return

@@ -1,9 +1,9 @@
-"""Node and uv for plugins: one folder that holds only these two, to stand first on a plugin's PATH.
+"""Node and uv for plugins: one folder with only these two, first in a plugin's PATH.
 
-Node is the system's if it is new enough, else the one from PyPI (`anyplug[node]`); uv is the one from PyPI.
-Never a virtual environment's `bin`, whose `python3` would capture `env python3`.
+Node is the system's if it is new enough, else the one from PyPI (`anyplug[node]`); uv is the one from PyPI. Never a
+virtual environment's `bin`, whose `python3` would capture `env python3`.
 
-    python -m anyplug.runtime.processes.toolchain      exits 0 if there is a Node for plugins, and says which
+    python -m anyplug.runtime.processes.toolchain      exits 0 if there is a Node for plugins, and prints it
 """
 
 import os
@@ -17,7 +17,7 @@ from anyplug.home.location import make_private
 OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
 VERSION_S = 10.0  # asking a program for its version
 
-# Plugins of one host start at the same time, and uv asks `sysconfig`, which two threads may not ask first at once.
+# Plugins of one host start concurrently, and uv uses `sysconfig`, whose first use is not thread-safe.
 _turn = threading.Lock()
 
 
@@ -37,7 +37,7 @@ def find_node() -> str | None:
 def find_uv() -> str | None:
     """Find uv, which is a dependency of ours."""
     try:
-        import uv  # 5 ms, only where plugins run
+        import uv  # takes 5 ms to import, only where plugins run
 
         return str(uv.find_uv_bin())
     except (ImportError, FileNotFoundError):
@@ -45,7 +45,7 @@ def find_uv() -> str | None:
 
 
 def link_programs(folder: str) -> None:
-    """Make the folder that goes in front of a plugin's PATH. Links that are right already are left alone."""
+    """Create the folder that goes first in a plugin's PATH. Correct links are left alone."""
     make_private(folder)
     with _turn:
         for name, find in (("uv", find_uv), ("node", find_node)):
@@ -55,7 +55,7 @@ def link_programs(folder: str) -> None:
 
 
 def _link(target: str | None, link: str) -> None:
-    """Let a link lead there, also if it does already: from now on it is newer than what it leads to."""
+    """Create or renew a link: from now on it is newer than its target."""
     if target is None:
         _unlink(link)
         return
@@ -66,7 +66,7 @@ def _link(target: str | None, link: str) -> None:
 
 
 def _is_current(link: str, name: str) -> bool:
-    """Whether a link still leads somewhere, and the system's program was not put there after it, of whatever age."""
+    """Return whether a link still works, and the system's program was not installed after it."""
     if not os.path.exists(link):
         return False
     system = shutil.which(name)

@@ -1,1 +1,1 @@
-"""The one way out for programs that may talk to named hosts only."""
+"""The proxy for programs that may connect to named hosts only."""

@@ -1,8 +1,8 @@
 """Which hosts were granted, and which of a host's addresses may be connected to. Pure.
 
-A grant by name is one for what that name is on the internet. Who answers for the name could make it lead into the
-user's own network, where machines trust one another: so an address that is not public is connected to only if the
-grants name it themselves, or are for `localhost`.
+A grant by name means that name on the internet. The owner of the name could make it resolve into the user's own
+network, where machines trust one another: so a non-public address is connected to only if the grants name it
+themselves, or are for `localhost`.
 """
 
 import ipaddress
@@ -11,22 +11,22 @@ from collections.abc import Callable
 from anyplug.model.permissions import Destination
 
 LOCALHOST = "localhost"
-NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # IPv4 addresses, as networks without IPv4 write them
-UNICAST = ipaddress.IPv6Network("2000::/3")  # all that is given out of IPv6
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # IPv4 addresses in networks without IPv4
+UNICAST = ipaddress.IPv6Network("2000::/3")  # all assigned IPv6 addresses
 IPV4_BITS = 0xFFFFFFFF
 
 
 def is_granted(granted: frozenset[Destination], host: str, port: int) -> bool:
-    """Whether a host, in its one spelling, may be talked to on a port."""
+    """Return whether a host, in canonical spelling, may be connected to on a port."""
     return Destination(host, port) in granted or Destination(host, 0) in granted
 
 
 def usable(
     granted: frozenset[Destination], host: str, port: int, found: list[str], is_own: Callable[[str], bool]
 ) -> list[str]:
-    """Return those of the addresses that a granted host has to which a connection may be made.
+    """Return those of a granted host's addresses that may be connected to.
 
-    `is_own` says whether a public address is this machine's.
+    `is_own` tells whether a public address is this machine's.
     """
     if is_address(host):
         return [host]
@@ -40,12 +40,12 @@ def usable(
 
 
 def is_address(host: str) -> bool:
-    """Whether a host, in its one spelling, is an address and no name."""
+    """Return whether a host, in canonical spelling, is an address and not a name."""
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is one of the internet: not this machine's, its network's, a group's or nobody's."""
+    """Return whether an address is public: not local, private, multicast or unassigned."""
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour

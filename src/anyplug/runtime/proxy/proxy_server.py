@@ -1,9 +1,9 @@
-"""The proxy of one plugin: carries its connections to the hosts that were granted, and no others.
+"""A plugin's proxy: forwards its connections to the granted hosts, and no others.
 
-It serves a socket that was opened in the plugin's own network namespace, in which there is nothing else. It looks
-names up itself, only granted ones, and connects to the very address that it judged. One thread with a loop of its
-own: what a plugin sends through it takes no turn of the host's. asyncio's streams and not anyio's, which take no
-socket that listens already. Closing it ends every connection.
+It serves a socket that was opened in the plugin's own, otherwise empty network namespace. It resolves names itself,
+only granted ones, and connects to the very address that it checked. It runs in one thread with its own loop, so that a
+plugin's traffic does not slow down the host. It uses asyncio's streams, because anyio's do not accept a listening
+socket. Closing it ends every connection.
 """
 
 import asyncio
@@ -23,29 +23,29 @@ from anyplug.runtime.proxy.requests import Refusal, Request
 Resolve = Callable[[str, int], list[str]]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-CHUNK = 1 << 16  # bytes that are carried at once
+CHUNK = 1 << 16  # bytes forwarded at once
 SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}\r\n")  # of a chunk
-MOST_SAID = 100  # refusals that are told, each once: a program that tries them all must not fill the log
+MOST_SAID = 100  # refusals reported, each once: a program that tries all hosts must not fill the log
 FLUSH_S = 5.0  # for the last bytes of a connection that ended
-DISCARD = 9  # a port like any other
-BREATH_S = 1.0  # until we try again to take a connection for which there was no descriptor
-GOODBYE_S = 5.0  # until the thread has gone
+DISCARD = 9  # any port will do
+BREATH_S = 1.0  # until the next attempt to accept a connection after running out of descriptors
+GOODBYE_S = 5.0  # until the thread has ended
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a plugin may have of its proxy."""
+    """Limits of one plugin's proxy."""
 
-    connections: int = 64  # the next ones wait until one of them ends
-    head_s: float = 30.0  # for a program to say what it wants
+    connections: int = 64  # further ones wait until one of them ends
+    head_s: float = 30.0  # for a program to send its request
     address_s: float = 5.0  # to connect to one address
-    connect_s: float = 20.0  # to look the name up, and to connect to one of its addresses
+    connect_s: float = 20.0  # to resolve the name and connect to one of its addresses
     idle_s: float = 600.0  # without a byte either way. Long polls are silent for minutes
-    linger_s: float = 30.0  # the same, once one of both has nothing more to say
-    lookups: int = 8  # names that are looked up at the same time
+    linger_s: float = 30.0  # the same, once one side has finished
+    lookups: int = 8  # concurrent lookups
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Where a program wanted to go, and why it was not let; for the log."""
+    """A program's destination, and why it was refused; for the log."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class Asked(msgspec.Struct, frozen=True):
 def resolve(host: str, port: int) -> list[str]:
     """Return a host's addresses; raises OSError. Blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # A link-local address has a zone behind it, which is no part of the address.
+    # A link-local address has a zone suffix, which is not part of the address.
     return list(dict.fromkeys(str(where[0]).partition("%")[0] for *_, where in found))
 
 
@@ -72,9 +72,9 @@ class Proxy:
         resolve: Resolve = resolve,
         bounds: Bounds | None = None,
     ) -> None:
-        """Begin. `granted` are permissions; `owner` is whose they are, for the cure.
+        """Start. `granted` are permissions; `owner` is their plugin, for hints.
 
-        `tell` hears in the proxy's thread of each host and refusal, once.
+        `tell` is called in the proxy's thread with each host and refusal, once.
         """
         found = (permissions.destination(permission) for permission in granted)
         self._granted = frozenset(where for where in found if where is not None)
@@ -95,11 +95,11 @@ class Proxy:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it serves."""
+        """Whether it is serving."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """End every connection, and take no more."""
+        """End every connection, and accept no more."""
         with contextlib.suppress(RuntimeError):  # it has ended, and its loop with it
             self._loop.call_soon_threadsafe(self._serving.cancel)
         self._thread.join(GOODBYE_S)
@@ -111,7 +111,7 @@ class Proxy:
             pass
         finally:
             self._listener.close()
-            self._loop.run_until_complete(asyncio.sleep(0))  # transports close in the next turn
+            self._loop.run_until_complete(asyncio.sleep(0))  # transports close in the next iteration
             self._loop.close()
 
     async def _serve(self) -> None:
@@ -120,14 +120,14 @@ class Proxy:
                 await self._places.acquire()
                 try:
                     client = await self._accept()
-                except OSError:  # no descriptor is left, or whoever connected has gone
+                except OSError:  # no descriptor is left, or the client has gone
                     self._places.release()
                     await asyncio.sleep(BREATH_S)
                     continue
                 connections.create_task(self._attend(client)).add_done_callback(lambda _: self._places.release())
 
     async def _accept(self) -> socket.socket:
-        """Take the next connection. The loop's own `sock_accept` loses one if it is cancelled in the same turn."""
+        """Accept the next connection. The loop's own `sock_accept` loses one if it is cancelled at the same time."""
         while True:
             try:
                 return self._listener.accept()[0]
@@ -147,7 +147,7 @@ class Proxy:
                 await self._answer(program)
 
     async def _answer(self, program: Stream) -> None:
-        """Read what a program asks for, and do it, or say why not."""
+        """Read a program's request and carry it out, or answer why not."""
         try:
             async with asyncio.timeout(self._bounds.head_s):
                 head = await program[0].readuntil(requests.END)
@@ -157,14 +157,14 @@ class Proxy:
             await self._refuse(program, Refusal(431, "the head is too large"))
         except Refusal as refusal:
             await self._refuse(program, refusal)
-        except (OSError, EOFError):  # it went away, or said nothing in time
+        except (OSError, EOFError):  # it went away, or sent nothing in time
             return
         else:
             async with _opened(peer) as far:
                 await self._converse(request, program, far)
 
     async def _refuse(self, program: Stream, refusal: Refusal) -> None:
-        """Say no, and hear the rest of what it sends: else the kernel may take our answer back."""
+        """Refuse, and read the rest of what it sends: otherwise the kernel may discard our answer."""
         reader, writer = program
         with contextlib.suppress(OSError):
             async with asyncio.timeout(self._bounds.address_s):
@@ -175,7 +175,7 @@ class Proxy:
                     pass
 
     async def _reach(self, request: Request) -> socket.socket:
-        """Connect to where a request goes. Raises Refusal."""
+        """Connect to a request's destination. Raises Refusal."""
         host, port = request.host, request.port
         refusal: Refusal | None = None
         if not allowed_addresses.is_granted(self._granted, host, port):
@@ -198,7 +198,7 @@ class Proxy:
             raise Refusal(502, f"{host} cannot be reached: {error.strerror or error}") from error
 
     async def _connect(self, usable: list[str], port: int) -> socket.socket:
-        """Connect to the first address that answers; raises the last one's error."""
+        """Connect to the first address that answers; raises the last error."""
         for number, address in enumerate(usable, start=1):
             peer = socket.socket(_family(address), socket.SOCK_STREAM)
             peer.setblocking(False)
@@ -214,7 +214,10 @@ class Proxy:
         raise AssertionError("there is at least one address")
 
     async def _look_up(self, host: str, port: int) -> list[str]:
-        """Look a name up; raises OSError. In a thread that nobody waits for at the end: it cannot be cut short."""
+        """Resolve a name; raises OSError.
+
+        In a thread that is abandoned at the end, because it cannot be interrupted.
+        """
         async with self._lookups:
             answer: asyncio.Future[list[str]] = self._loop.create_future()
 
@@ -227,7 +230,7 @@ class Proxy:
                     found: list[str] | OSError = self._resolve(host, port)
                 except OSError as error:
                     found = error
-                except UnicodeError as error:  # a label that the resolver does not take
+                except UnicodeError as error:  # a label that the resolver rejects
                     found = OSError(0, str(error))
                 with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                     self._loop.call_soon_threadsafe(settle, found)
@@ -239,7 +242,7 @@ class Proxy:
             return await answer
 
     async def _converse(self, request: Request, program: Stream, far: Stream) -> None:
-        """Carry bytes both ways until both have ended, or nothing moved for too long."""
+        """Forward bytes both ways until both sides have ended, or nothing moved for too long."""
         bounds, loop = self._bounds, self._loop
         patience = bounds.idle_s
         if request.is_tunnel:
@@ -264,7 +267,7 @@ class Proxy:
                 both.create_task(until_done(outward))
                 both.create_task(until_done(_carry(far[0], program[1], moved)))
         except* (OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # one of both went away, was silent for too long, or said what cannot be carried
+            pass  # one side went away, was silent for too long, or sent something that cannot be forwarded
 
     def _tell_once(self, request: Request, refusal: Refusal | None) -> None:
         asked = Asked(request.host, request.port, f"{refusal}. {refusal.cure}" if refusal else "")
@@ -274,7 +277,7 @@ class Proxy:
 
 
 def _spelled(found: list[str]) -> list[str]:
-    """Return the addresses in the one spelling of each; raises OSError if there is none."""
+    """Return the addresses in canonical spelling; raises OSError if there is none."""
     spelled = [name for address in found if (name := permissions.host_name(address))]
     if not spelled:
         raise OSError(errno.EADDRNOTAVAIL, "it has no address")
@@ -282,12 +285,12 @@ def _spelled(found: list[str]) -> list[str]:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is this machine's. Asks the kernel for the way there, and sends nothing."""
+    """Return whether an address is this machine's. Asks the kernel for a route, and sends nothing."""
     with socket.socket(_family(address), socket.SOCK_DGRAM) as way:
         try:
             way.connect((address, DISCARD))
         except OSError:
-            return False  # there is none
+            return False  # there is no route
         return bool(way.getsockname()[0] == address)
 
 
@@ -297,7 +300,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 @contextlib.asynccontextmanager
 async def _opened(peer: socket.socket) -> AsyncIterator[Stream]:
-    """Return a socket's two streams; it is closed at the end, and what is left to be sent has a moment for that."""
+    """Return a socket's two streams; it is closed at the end, with a moment to send what is left."""
     try:
         reader, writer = await asyncio.open_connection(sock=peer, limit=requests.LARGEST_HEAD)
     except BaseException:
@@ -315,7 +318,7 @@ async def _opened(peer: socket.socket) -> AsyncIterator[Stream]:
 
 
 async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter, moved: Callable[[], None]) -> None:
-    """Carry all that comes, and its end."""
+    """Forward everything, including the end."""
     while data := await source.read(CHUNK):
         sink.write(data)
         moved()
@@ -324,7 +327,7 @@ async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter, moved
 
 
 async def _send(request: Request, program: Stream, far: Stream, moved: Callable[[], None]) -> None:
-    """Carry the body of one request; what comes after it was not asked for, and ends the connection."""
+    """Forward the body of one request; anything after it ends the connection."""
     source, sink = program[0], far[1]
     await _carry_exactly(request.length, source, sink, moved)
     if request.is_chunked:
@@ -338,10 +341,10 @@ async def _send(request: Request, program: Stream, far: Stream, moved: Callable[
 
 
 async def _chunk(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> int:
-    """Carry the line before a chunk; give the chunk's size, 0 for the last."""
+    """Forward the line before a chunk; return the chunk's size, 0 for the last."""
     line = await source.readuntil(b"\r\n")
     if not SIZE.fullmatch(line):
-        raise ConnectionAbortedError("no size of a chunk")
+        raise ConnectionAbortedError("invalid chunk size")
     sink.write(line)
     return int(line, 16)
 

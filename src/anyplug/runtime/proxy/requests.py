@@ -1,11 +1,11 @@
-"""What programs ask a proxy for, and how it says no. Pure.
+"""Requests to the proxy, and its refusals. Pure.
 
-Two forms of HTTP/1 are understood, of one request for each connection:
+Two forms of HTTP/1 are supported, with one request per connection:
 
-    CONNECT example.org:443 HTTP/1.1            from then on, bytes are carried both ways
-    GET http://example.org/path HTTP/1.1        the request goes on as `GET /path`, and nothing after it
+    CONNECT example.org:443 HTTP/1.1            then bytes are forwarded both ways
+    GET http://example.org/path HTTP/1.1        forwarded as `GET /path`, and nothing after it
 
-What goes on is written anew from what was understood, so that nobody behind us reads something else into it.
+What is forwarded is rebuilt from the parsed request, so that the server cannot interpret it differently.
 """
 
 import re
@@ -21,7 +21,7 @@ END = b"\r\n\r\n"  # of a head
 LARGEST_HEAD = 1 << 16  # bytes
 HTTP_PORT = 80
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "WS_PROXY", "WSS_PROXY")
-# For us alone, or about this one connection.
+# For us alone, or about this connection only.
 NOT_PASSED_ON = frozenset(
     {"host", "connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "upgrade", "content-length",
      "transfer-encoding"}
@@ -36,22 +36,22 @@ _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00\r\n]*)")
 
 
 class Request(NamedTuple):
-    """What was asked for."""
+    """A parsed request."""
 
-    host: str  # in its one spelling
+    host: str  # in canonical spelling
     port: int
-    head: bytes = b""  # to be sent there first; empty for a tunnel
+    head: bytes = b""  # to be sent first; empty for a tunnel
     length: int = 0  # bytes of the body, which follows
     is_chunked: bool = False
 
     @property
     def is_tunnel(self) -> bool:
-        """Whether bytes of any kind go both ways."""
+        """Whether arbitrary bytes are forwarded both ways."""
         return not self.head
 
 
 class Refusal(Exception):
-    """A request that is not carried out; the text says why, `cure` what to do."""
+    """A refused request; the text tells why, `cure` what to do."""
 
     def __init__(self, status: int, why: str, cure: str = "") -> None:
         super().__init__(why)
@@ -59,7 +59,7 @@ class Refusal(Exception):
         self.cure = cure
 
     def answer(self) -> bytes:
-        """Write it as a response; many programs show only its first line."""
+        """Return it as a response; many programs show only its first line."""
         body = f"anyplug: {self}\n" + (f"{self.cure}\n" if self.cure else "")
         reason = _NOT_SHOWN.sub("?", str(self))
         return (
@@ -69,20 +69,20 @@ class Refusal(Exception):
 
 
 def not_granted(owner: str, host: str, port: int) -> Refusal:
-    """Say that a host is not among those that were granted, and how it would be."""
+    """Return the refusal of a host that was not granted, and how to grant it."""
     wanted = permissions.to(host, port)
     return Refusal(403, f"{wanted} is not granted", f"To grant it: {_command(owner, wanted)}")
 
 
 def not_public(owner: str, host: str, port: int, addresses: list[str]) -> Refusal:
-    """Say that a name leads to where names are not followed."""
-    why = f"{host} leads to {', '.join(addresses)}, and a name is followed only to the internet"
+    """Return the refusal of a name that resolves to a non-public address."""
+    why = f"{host} resolves to {', '.join(addresses)}, but a name may only resolve to a public address"
     commands = " or ".join(_command(owner, permissions.to(address, port)) for address in addresses)
-    return Refusal(403, why, f"To let it go there, grant the address, too: {commands}")
+    return Refusal(403, why, f"To allow it, grant the address, too: {commands}")
 
 
 def read(head: bytes) -> Request:
-    """Read the head of a request, with the empty line at its end. Raises Refusal."""
+    """Parse the head of a request, including the empty line at its end. Raises Refusal."""
     first, *lines = head.decode("utf-8", "surrogateescape").removesuffix("\r\n\r\n").split("\r\n")
     start = _START.fullmatch(first)
     if start is None:
@@ -93,7 +93,7 @@ def read(head: bytes) -> Request:
         return Request(host, port)
     found = _TARGET.fullmatch(target)
     if found is None:
-        raise Refusal(400, "this is a proxy: ask it for `CONNECT host:port` or for `http://host/path`")
+        raise Refusal(400, "this is a proxy: send `CONNECT host:port` or `GET http://host/path`")
     authority, path = found.groups()
     host, port = _authority(authority, HTTP_PORT)
     fields = _fields(lines)
@@ -111,7 +111,7 @@ def read(head: bytes) -> Request:
 
 
 def environment(given: Mapping[str, str], port: int) -> dict[str, str]:
-    """Tell a program of the proxy, and nothing of those that the user has."""
+    """Return the variables that point a program to the proxy, without the user's own proxies."""
     kept = {name: value for name, value in given.items() if not name.upper().endswith("_PROXY")}
     where = f"http://127.0.0.1:{port}"
     own = dict.fromkeys(VARIABLES, where) | {"NO_PROXY": ""}
@@ -123,14 +123,14 @@ def _authority(text: str, default: int) -> tuple[str, int]:
     host = permissions.host_name(found[1].strip("[]")) if found else ""
     port = int(found[2] or default) if found else 0
     if not host or not 0 < port <= permissions.LARGEST_PORT:
-        raise Refusal(400, "that is no host and port")
+        raise Refusal(400, "invalid host and port")
     return host, port
 
 
 def _fields(lines: list[str]) -> list[tuple[str, str]]:
     found = [_FIELD.fullmatch(line) for line in lines if line]
     if None in found:
-        raise Refusal(400, "a line of the head is no `Name: value`")
+        raise Refusal(400, "a line of the head is not `Name: value`")
     return [(field[1], field[2].rstrip()) for field in found if field is not None]
 
 
@@ -140,15 +140,15 @@ def _left_out(fields: list[tuple[str, str]]) -> frozenset[str]:
 
 
 def _body(fields: list[tuple[str, str]]) -> tuple[int | None, bool]:
-    """Say how long the body is, None if there is none; or that it comes in chunks."""
+    """Return the length of the body, None if there is none, and whether it is chunked."""
     lengths = {value for name, value in fields if name.lower() == "content-length"}
     codings = [value.lower() for name, value in fields if name.lower() == "transfer-encoding"]
     if codings:
         if codings != ["chunked"] or lengths:
-            raise Refusal(400, "how long the body is cannot be told")
+            raise Refusal(400, "the length of the body is ambiguous")
         return None, True
     if len(lengths) > 1 or not all(_LENGTH.fullmatch(value) for value in lengths):
-        raise Refusal(400, "how long the body is cannot be told")
+        raise Refusal(400, "the length of the body is ambiguous")
     return (int(lengths.pop()) if lengths else None), False
 
 

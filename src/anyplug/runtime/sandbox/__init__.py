@@ -1,1 +1,1 @@
-"""Confinement: what a plugin's programs may do, held by the kernel. `profile` says what, the others how."""
+"""The sandbox: what a plugin's programs may do, enforced by the kernel. `profile` defines what, the others how."""

@@ -1,4 +1,4 @@
-"""What this machine's kernel holds, whether that is enough for a profile, and what to do where it is not."""
+"""What this machine's kernel enforces, whether that suffices for a profile, and what to do if not."""
 
 import msgspec
 
@@ -7,23 +7,23 @@ from anyplug.runtime.processes.program import Receipt
 from anyplug.runtime.sandbox.linux import cpu_share, landlock, seccomp
 from anyplug.runtime.sandbox.profile import Profile
 
-# In the order in which they are taken. Tests leave some out.
+# In the order in which they are applied. Tests leave some out.
 LAYERS = ("mounts", "pids", "network", "ipc", "cpu", "read-only", "limits", "capabilities", "landlock", "seccomp")
 NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
-BROKER = "broker"  # held for those who were granted folders to write to
-PROXY = "proxy"  # held by the host itself, for those who were granted hosts
+BROKER = "broker"  # for plugins that were granted writable folders
+PROXY = "proxy"  # in the host itself, for plugins that were granted hosts
 MEANINGS = {
-    "mounts": "a mount namespace of its own: what it shall not see is covered, and /tmp is private",
-    "pids": "a pid namespace of its own: it sees and signals nobody else, and nothing outlives the host",
-    "network": "a network namespace of its own, with nothing in it but the way to a proxy for granted hosts",
-    "ipc": "an IPC namespace of its own: no System V objects and message queues of others",
-    "read-only": "everything is read-only but its own folders, its /tmp and what was granted",
+    "mounts": "its own mount namespace: what it must not see is hidden, and /tmp is private",
+    "pids": "its own pid namespace: it sees and signals no other process, and nothing outlives the host",
+    "network": "its own network namespace, empty except for the way to a proxy for granted hosts",
+    "ipc": "its own IPC namespace: no System V objects and message queues of others",
+    "read-only": "everything is read-only except for its own folders, its /tmp and what was granted",
     "cpu": "all its processes together get the CPU time of one program",
     "limits": "limits on memory, processes, open files, CPU, file size and disk",
-    "capabilities": "no capability, also for root",
-    "landlock": "files and TCP ports by name; signals and abstract sockets",
-    "seccomp": "no sockets but granted ones, and no system calls but known ones",
-    BROKER: "files that other programs run later stay as they are, in folders that it may write to",
+    "capabilities": "no capabilities, even for root",
+    "landlock": "access to files by path and TCP ports by number; signals and abstract sockets",
+    "seccomp": "only granted sockets, and only known system calls",
+    BROKER: "files that other programs run later cannot be changed, even in folders that it may write to",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
@@ -42,31 +42,33 @@ CURES = {
     "`sysctl kernel.yama.ptrace_scope=0`",
 }
 MISLED = (
-    "there is a link on its way, in a folder that the plugin may write to, and so it would decide where that leads",
+    "there is a link in its path, in a folder that the plugin may write to, so the plugin could redirect it",
     "grant the path that it leads to",
 )
-# What nothing else holds where a layer is missing. `docs/explanation/confinement.md` says more.
+# What nothing else enforces where a layer is missing. See `docs/explanation/confinement.md`.
 GAPS = {
-    "read-only": "it can change modes, times and attributes of the user's files, and replace its own code in a folder "
-    "that it may write to (which is noticed before the next call); it runs from its folder and not from a snapshot, so "
-    "that code which somebody swaps between the check and the start runs",
-    "mounts": "/tmp is not its own: it has none, unless its format promises one",
+    "read-only": (
+        "it can change modes, times and attributes of the user's files, and replace its own code in a folder that it "
+        "may write to (which is noticed before the next call); it runs from its folder and not from a snapshot, so "
+        "code that is swapped between the check and the start runs"
+    ),
+    "mounts": "it has no private /tmp, unless its format promises one",
     "pids": "it sees the command lines of other processes",
     "ipc": "it sees which System V objects there are, though it cannot use them",
 }
 
 MANY_PROCESSES = "its programs have a low priority, but many of them get more of the CPU than one of another plugin"
 
-TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
+TRY_AGAIN = "try again when the machine is less busy; `anyplug doctor` shows what is enforced"
 
 
 def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
-    """Give the layers that are to be taken where a person wants namespaces, or does not."""
+    """Return the layers to use, with or without namespaces."""
     return tuple(layer for layer in LAYERS if namespaces or layer not in NAMESPACES)
 
 
 class Shortfall(msgspec.Struct, frozen=True):
-    """Something that a profile asks for and this machine cannot hold."""
+    """Something that a profile requires and this machine cannot enforce."""
 
     what: str
     why: str
@@ -74,7 +76,7 @@ class Shortfall(msgspec.Struct, frozen=True):
 
 
 class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
-    """The layers that hold, and why the others do not."""
+    """The layers in force, and why the others are not."""
 
     held: tuple[str, ...]
     refused: dict[str, str] = {}
@@ -82,12 +84,12 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     is_root: bool = False
 
     def shortfalls(self, profile: Profile) -> tuple[Shortfall, ...]:
-        """Say what cannot be held; empty if everything can."""
+        """Return what cannot be enforced; empty if everything can."""
         found = [Shortfall(grant, *_unheld(grant, profile)) for grant in profile.unheld]
         found += [Shortfall(grant, *MISLED) for grant in profile.misled]
         if "network" not in self.held:
-            refused = self.refused.get("network", "switched off, or refused here")
-            why = f"the proxy that would needs a network namespace ({refused})"
+            refused = self.refused.get("network", "disabled, or refused here")
+            why = f"the proxy for it needs a network namespace ({refused})"
             found += [Shortfall(grant, why, f"{CURES['network']}; or {_wider(grant)}") for grant in profile.hosts]
         version = self.landlock if "landlock" in self.held else 0
         if version < landlock.SINCE_TRUNCATE and not (version and "read-only" in self.held):
@@ -108,14 +110,14 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Say what stays open for every plugin, though nothing that a profile says is broken by it."""
+        """Return what stays open for every plugin, without violating any profile."""
         found = [text for layer, text in GAPS.items() if layer not in self.held]
         if "cpu" in self.held and cpu_share.means() == cpu_share.PRIORITY:
             found.append(f"{MANY_PROCESSES} ({CURES['cpu']})")
         return tuple(found)
 
     def receipt(self, profile: Profile) -> Receipt:
-        """Say for the record what is in force."""
+        """Return what is in force, for the audit."""
         program = (
             seccomp.build(profile.network, unix=profile.unix, watches=profile.watches)
             if "seccomp" in self.held
@@ -130,7 +132,7 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _missing(self, what: str, layer: str) -> Shortfall:
-        return Shortfall(what, self.refused.get(layer, f"{layer} is too old here or switched off"), CURES[layer])
+        return Shortfall(what, self.refused.get(layer, f"{layer} is too old here or disabled"), CURES[layer])
 
 
 def _unheld(grant: str, profile: Profile) -> tuple[str, str]:
@@ -138,8 +140,8 @@ def _unheld(grant: str, profile: Profile) -> tuple[str, str]:
         if permissions.destination(grant) is None:
             return permissions.fault(grant)
         ports = ", ".join(f"network:*:{port}" for port in profile.ports)
-        return f"the kernel knows ports and no hosts, and a proxy cannot hold it beside {ports}", _wider(grant)
-    return "it lies in the host's own folder", "grant a path outside of it"
+        return f"the kernel knows ports but not hosts, and the proxy cannot be combined with {ports}", _wider(grant)
+    return "it is in the host's own folder", "grant a path outside it"
 
 
 def _wider(grant: str) -> str:
@@ -149,10 +151,10 @@ def _wider(grant: str) -> str:
 
 
 class NotEnforceable(Exception):
-    """A profile cannot be held here. `shortfalls` says what, why, and what to do."""
+    """A profile cannot be enforced here. `shortfalls` tells what, why, and what to do."""
 
     def __init__(self, shortfalls: tuple[Shortfall, ...]) -> None:
-        super().__init__("; ".join(f"nothing here holds {fall.what}: {fall.why}" for fall in shortfalls))
+        super().__init__("; ".join(f"this machine cannot enforce {fall.what}: {fall.why}" for fall in shortfalls))
         self.shortfalls = shortfalls
 
     @property
@@ -162,7 +164,7 @@ class NotEnforceable(Exception):
 
 
 class Shortage(NotEnforceable):
-    """Nobody knows whether a profile can be held: the machine is short of something, and may not be in a moment."""
+    """It is unknown whether a profile can be enforced: the machine is out of some resource, perhaps temporarily."""
 
     def __init__(self, reason: str) -> None:
         super().__init__((Shortfall("anything", reason, TRY_AGAIN),))

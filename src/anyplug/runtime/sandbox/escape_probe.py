@@ -1,9 +1,9 @@
-"""The child that tries to escape: reads the facts from its first argument, says in JSON what each attempt came to.
+"""The child that tries to escape: reads the facts from its first argument, prints the result of each attempt as JSON.
 
-    python -I -S - FACTS <probe.py          {"tcp": "", "raw": "Operation not permitted", ...}   empty: it got out
+    python -I -S - FACTS <probe.py          {"tcp": "", "raw": "Operation not permitted", ...}   empty: it escaped
 
-Every attempt is harmless where it succeeds: it adds nothing, ends nothing, and sets clocks to what they show.
-Standard library only; never imported by the host.
+Every attempt is harmless where it succeeds: it adds nothing, ends nothing, and sets clocks to what they show. Standard
+library only; never imported by the host.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def call(name: str, *arguments: Any) -> int:
-    """Make a system call with arguments that fail; what counts is whether it came to looking at them."""
+    """Make a system call with arguments that fail; what counts is whether the kernel got as far as checking them."""
     number = SYSCALLS[name][os.uname().machine == "aarch64"]
     result: int = libc.syscall(ctypes.c_long(number), *arguments)
     if result < 0 and ctypes.get_errno() not in ALLOWED_BUT_WRONG:
@@ -63,7 +63,7 @@ def append(path: str) -> None:
 
 
 def create(path: str) -> None:
-    """Make a file, and take it away again."""
+    """Create a file, and remove it again."""
     append(path)
     os.unlink(path)
 
@@ -85,7 +85,7 @@ def rename(path: str, other: str) -> None:
 
 
 def connect(family: int, kind: int, address: Any) -> None:
-    """Reach somebody."""
+    """Connect to an address."""
     with socket.socket(family, kind) as peer:
         peer.settimeout(PATIENCE_S)
         peer.connect(address)
@@ -99,7 +99,7 @@ def listen_anywhere() -> None:
 
 
 def make(family: int, kind: int, protocol: int) -> None:
-    """Make a socket."""
+    """Create a socket."""
     socket.socket(family, kind, protocol).close()
 
 
@@ -114,7 +114,7 @@ def change_protocol() -> None:
 
 
 def load_program() -> None:
-    """Have the kernel run a program of ours on each packet."""
+    """Load a program of ours into the kernel that runs on each packet."""
     one, other = socket.socketpair()
     with one, other:
         steps = ctypes.create_string_buffer(struct.pack("=HBBI", 6, 0, 0, 0xFFFF), 8)
@@ -122,7 +122,7 @@ def load_program() -> None:
 
 
 def hold_up_others() -> None:
-    """Take a lease on a file of our own: whoever opens it, also the host, then waits for us."""
+    """Take a lease on a file of our own: anyone who opens it, also the host, then waits for us."""
     path = os.path.join(FACTS["data"], "leased")
     with open(path, "w", encoding="ascii") as file:
         os.unlink(path)
@@ -140,7 +140,7 @@ def set_attributes() -> None:
 
 
 def watch(folder: str) -> None:
-    """Be told the names of what is made in a folder."""
+    """Receive the names of files created in a folder."""
     fd = call("inotify_init1", 0)
     try:
         call("inotify_add_watch", fd, os.fsencode(folder), IN_CREATE)
@@ -156,26 +156,26 @@ def see_shared_memory() -> None:
 
 
 def set_priority_of_another() -> None:
-    """Set the priority of whoever started us to what it is."""
+    """Set the priority of our parent to what it is."""
     other = os.getppid()
     os.setpriority(os.PRIO_PROCESS, other, os.getpriority(os.PRIO_PROCESS, other))
 
 
 def raise_priority() -> None:
-    """Be more important than we are, and less again."""
+    """Raise our priority, and lower it again."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, before - 1)
     os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 def be_real_time() -> None:
-    """Run before everybody else, and stop again."""
+    """Switch to real-time scheduling, and back."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def lend_rights() -> None:
-    """Make a file that whoever executes it runs as its owner."""
+    """Create a set-user-ID file."""
     path = os.path.join(FACTS["data"], "lent")
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4700))
     mode = os.stat(path).st_mode
@@ -185,7 +185,7 @@ def lend_rights() -> None:
 
 
 def pair_to_path(path: str) -> None:
-    """Point one of a pair of sockets at somebody else."""
+    """Point one of a pair of sockets at another address."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with one, other:
         one.sendto(b"x", path)
@@ -199,7 +199,7 @@ def run(*command: str) -> None:
 
 
 def run_from_memory(path: str) -> None:
-    """Run a program that lies in no folder."""
+    """Run a program that is in no folder."""
     fd = call("memfd_create", b"x", 0)
     with open(path, "rb") as program:
         os.write(fd, program.read())
@@ -230,21 +230,21 @@ def lose_mark(what: int) -> None:
 
 
 def see_command_line(pid: int) -> None:
-    """Look at what another process was started with."""
+    """Read another process's command line."""
     with open(f"/proc/{pid}/cmdline", "rb") as file:
         if FACTS["host_word"].encode() not in file.read():
             raise OSError(errno.ENOENT, "that is another process")
 
 
 def become_root() -> None:
-    """See whether we are anybody special."""
+    """Check whether we have capabilities."""
     with open("/proc/self/status", encoding="ascii") as file:
         if "CapEff:\t0000000000000000" in file.read():
             raise OSError(errno.EPERM, "no capabilities")
 
 
 def attempts() -> dict[str, Callable[[], object]]:
-    """Give all attempts, by name; or only those that are left where a folder may be written to."""
+    """Return all attempts by name, or only those that remain where a folder may be written to."""
     if FACTS.get("only") == "protected":
         return {**on_hidden_paths(), **on_protected_paths()}
     return {
@@ -259,7 +259,7 @@ def attempts() -> dict[str, Callable[[], object]]:
 
 
 def on_files() -> dict[str, Callable[[], object]]:
-    """Give attempts to read or change what is not its own."""
+    """Return attempts to read or change what is not its own."""
     host = FACTS["host"]
     return {
         "read /etc/shadow": lambda: read("/etc/shadow"),
@@ -285,7 +285,7 @@ def on_files() -> dict[str, Callable[[], object]]:
 
 
 def on_hidden_paths() -> dict[str, Callable[[], object]]:
-    """Return attempts to read what is hidden, also from who may write to all files."""
+    """Return attempts to read what is hidden, even from a plugin that may write to all files."""
     return {
         "read a key": lambda: read(FACTS["key"]),
         "read a password": lambda: read(FACTS["password"]),
@@ -296,7 +296,7 @@ def on_hidden_paths() -> dict[str, Callable[[], object]]:
 
 
 def on_protected_paths() -> dict[str, Callable[[], object]]:
-    """Give attempts to leave something for other programs to run, in a folder that it may write to."""
+    """Return attempts to leave something for other programs to run, in a folder that it may write to."""
     git = os.path.join(FACTS["project"], ".git")
     config, plain = os.path.join(git, "config"), os.path.join(FACTS["project"], "plain")
     return {
@@ -322,18 +322,18 @@ def on_protected_paths() -> dict[str, Callable[[], object]]:
 
 
 def in_project(*names: str) -> str:
-    """Give a path in the project."""
+    """Return a path in the project."""
     return os.path.join(FACTS["project"], *names)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, and take it away again."""
+    """Create a folder, and remove it again."""
     os.mkdir(path)
     os.rmdir(path)
 
 
 def create_through(folder: str) -> None:
-    """Make a file in a folder below another, by a link to that."""
+    """Create a file in a subfolder, through a link to the subfolder."""
     link = in_project("way")
     os.symlink(folder, link)
     try:
@@ -343,7 +343,7 @@ def create_through(folder: str) -> None:
 
 
 def move_out(git: str) -> None:
-    """Make a folder in git's, where a repository could be built, and move it to the project."""
+    """Create a folder in git's, where a repository could be built, and move it to the project."""
     inner = os.path.join(git, "inner")
     os.mkdir(inner)
     try:
@@ -353,13 +353,13 @@ def move_out(git: str) -> None:
 
 
 def link_to(folder: str, name: str) -> None:
-    """Make a link to a folder, and take it away again."""
+    """Create a link to a folder, and remove it again."""
     os.symlink(folder, name)
     os.unlink(name)
 
 
 def link_as(path: str, name: str) -> None:
-    """Give a file another name, and take it away again."""
+    """Add another name for a file, and remove it again."""
     os.link(path, name)
     os.unlink(name)
 
@@ -373,7 +373,7 @@ def append_linked(path: str) -> None:
 
 
 def name_unnamed(path: str) -> None:
-    """Give a name to a file that has none."""
+    """Name a file that has no name."""
     fd = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_WRONLY)
     os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
     os.unlink(path)
@@ -394,7 +394,7 @@ def remove(path: str) -> None:
 
 
 def on_the_network() -> dict[str, Callable[[], object]]:
-    """Give attempts to talk to anybody."""
+    """Return attempts to communicate with anybody."""
     stream, datagram = socket.SOCK_STREAM, socket.SOCK_DGRAM
     local = ("127.0.0.1", FACTS["port"])
     return {
@@ -422,7 +422,7 @@ def on_the_network() -> dict[str, Callable[[], object]]:
 
 
 def on_programs() -> dict[str, Callable[[], object]]:
-    """Give attempts to run what it may not."""
+    """Return attempts to run what it may not."""
     return {
         "run git": lambda: run("/usr/bin/git", "--version"),
         "run curl": lambda: run("/usr/bin/curl", "--version"),
@@ -434,7 +434,7 @@ def on_programs() -> dict[str, Callable[[], object]]:
 
 
 def on_the_host(host: int) -> dict[str, Callable[[], object]]:
-    """Give attempts to reach the host's process, or to get away from it."""
+    """Return attempts to reach the host's process, or to escape from it."""
     return {
         "signal the host": lambda: os.kill(host, 0),
         "stop everything": lambda: os.kill(-1, 0) if host_is_seen(host) else refuse(),
@@ -450,7 +450,7 @@ def on_the_host(host: int) -> dict[str, Callable[[], object]]:
 
 
 def on_the_kernel() -> dict[str, Callable[[], object]]:
-    """Give attempts at what only a machine's owner should do."""
+    """Return attempts at what only a machine's owner should do."""
     return {
         "capabilities": become_root,
         "set the clock": set_clock,
@@ -475,12 +475,12 @@ def on_the_kernel() -> dict[str, Callable[[], object]]:
 
 
 def refuse() -> NoReturn:
-    """Say that what was looked for is not there."""
+    """Raise the error for something that is not visible."""
     raise OSError(errno.ENOENT, "not seen")
 
 
 def host_is_seen(host: int) -> bool:
-    """Whether the host's process can be named at all."""
+    """Return whether the host's process is visible at all."""
     try:
         os.kill(host, 0)
     except OSError:
@@ -501,14 +501,14 @@ def run_copy(path: str) -> None:
 
 
 def main() -> None:
-    """Try all."""
+    """Try everything."""
     signal.signal(signal.SIGSYS, signal.SIG_IGN)
     found = {}
     for name, attempt in attempts().items():
         try:
             attempt()
             found[name] = ""
-        except (OSError, ValueError, subprocess.SubprocessError) as error:  # resource says EPERM by a ValueError
+        except (OSError, ValueError, subprocess.SubprocessError) as error:  # resource reports EPERM as a ValueError
             found[name] = getattr(error, "strerror", None) or str(error)
     json.dump(found, sys.stdout)
 

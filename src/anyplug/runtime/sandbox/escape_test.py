@@ -1,6 +1,6 @@
-"""Really tries to escape: a scene with secrets, sockets and other plugins, and a confined child that goes for them.
+"""Test the sandbox by really trying to escape: a scene with secrets, sockets and other plugins, and a confined child.
 
-For `doctor`, which says what this machine holds by doing it, and for the tests.
+For `doctor`, which reports what this machine enforces, and for the tests.
 """
 
 import glob
@@ -24,36 +24,36 @@ from anyplug.runtime.sandbox.profile import Place, Profile, draw
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 PROBE = os.path.join(os.path.dirname(__file__), "escape_probe.py")
-OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else be tried
+OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else would be tested
 TIME_S = 60.0
-GRANTED = ("filesystem:write:.", "filesystem:write")  # what protected paths are tried with
+GRANTED = ("filesystem:write:.", "filesystem:write")  # the grants with which protected paths are tried
 MOST_OUTPUT = 1 << 20
 IPC_PRIVATE, IPC_RMID = 0, 0
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt to get out."""
+    """One attempt to escape."""
 
     name: str
     blocked: bool
-    how: str = ""  # what the kernel answered
+    how: str = ""  # the kernel's answer
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """A place to escape from, and what there is to get."""
+    """A place to escape from, and what there is to reach."""
 
     place: Place
     facts: dict[str, str | int]
 
     def profile(self, *granted: str) -> Profile:
-        """Draw the profile of a plugin that lives here."""
+        """Build the profile of a plugin in this scene."""
         around = system_paths.survey(_search_path(), os.path.join(self.place.home, "bin"), self.place.user)
         return draw(granted, self.place, around, system_paths.program_files)
 
 
 @contextmanager
 def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
-    """Make a scene, with sockets that this process listens on; all of it goes away at the end."""
+    """Create a scene, with sockets that this process listens on; all of it is removed at the end."""
     with ExitStack() as stack:
         top = os.path.realpath(tempfile.mkdtemp(prefix="anyplug-scene-", dir=folder))
         stack.callback(shutil.rmtree, top, ignore_errors=True)
@@ -65,7 +65,7 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             home=home,
             user=user,
             project=os.path.join(top, "project"),
-            # Hidden inside something that is hidden, as the folders of other plugins are that have a configuration.
+            # Hidden inside something hidden, like the folders of other plugins that have a configuration.
             others=(os.path.join(home, "data", "other"), os.path.join(user, ".password-store", "ssh")),
         )
         for name in (".git/hooks", "sub", "other"):
@@ -137,7 +137,7 @@ async def attempt_all(spawn: Spawn, facts: dict[str, str | int], data: str) -> t
 
 
 async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforcement, tuple[Attempt, ...]]:
-    """Say what this machine holds for a plugin that was granted nothing, or folders to write to.
+    """Report what this machine enforces for a plugin without grants, and for one with writable folders.
 
     Blocks for a moment at its start.
     """
@@ -165,7 +165,7 @@ async def _report(
 
 
 def _share_memory(stack: ExitStack) -> int:
-    """Make some that belongs to no process; -1 where the kernel has none."""
+    """Create shared memory that belongs to no process; -1 where the kernel has none."""
     try:
         number = _call("shmget", IPC_PRIVATE, 1, 0o600)
     except OSError:
@@ -197,12 +197,12 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def python() -> str:
-    """Give an interpreter that a confined child may run: this one, without the environment around it."""
+    """Return an interpreter that a confined child may run: this one, without its virtual environment."""
     return os.path.realpath(sys.executable)
 
 
 def _own_command_line() -> str:
-    """Give what tells us from other processes of our number, in whose namespace ever."""
+    """Return what distinguishes us from processes with our number in other namespaces."""
     with open("/proc/self/cmdline", "rb") as file:
         return file.read().decode(errors="replace")
 

@@ -1,6 +1,6 @@
-"""The same profile for macOS, as text for `sandbox-exec`. Only the text is tested here: we have no Mac.
+"""The same profile for macOS, as text for `sandbox-exec`. Only the text is tested: we have no Mac.
 
-The last rule that fits decides. There are no namespaces and no limits of a tree: /tmp is the machine's own, so that
+The last matching rule decides. There are no namespaces and no limits for a process tree: /tmp is the machine's own, so
 the host points TMPDIR at the plugin's cache.
 """
 
@@ -34,7 +34,7 @@ RESOLVING = """\
 
 
 def text(profile: Profile) -> str:
-    """Write the profile in the sandbox's own language."""
+    """Write the profile in the sandbox's language."""
     own = (*profile.measured, *(path for path in profile.executable if _is_ours(path, profile)))
     rules = [
         ALWAYS,
@@ -42,7 +42,7 @@ def text(profile: Profile) -> str:
         _rule("allow file-map-executable", (*SYSTEM_READABLE, *profile.readable, *profile.executable)),
         _rule("allow process-exec*", profile.executable),
         _rule("allow file-write*", (*DEVICES, *profile.writable)),
-        # From here on: what is ours is closed, the plugin's own places in it are open, its code stays as it is.
+        # From here on: our files are closed, the plugin's own places in them are open, its code is read-only.
         _rule("deny file-read* file-write* process-exec*", profile.hidden),
         _rule("allow file-read* file-map-executable", own),
         _rule("allow process-exec*", tuple(path for path in own if path in profile.executable)),
@@ -54,7 +54,7 @@ def text(profile: Profile) -> str:
 
 
 def command(profile: Profile, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the command that runs another one held to the profile."""
+    """Return the command that runs another one confined to the profile."""
     return (SANDBOX_EXEC, "-p", text(profile), *argv)
 
 
@@ -75,7 +75,7 @@ def _is_ours(path: str, profile: Profile) -> bool:
 
 
 def _rule(deed: str, paths: tuple[str, ...]) -> str:
-    """Write a rule; `subpath` fits a file itself, too."""
+    """Write a rule; `subpath` matches a file itself, too."""
     if not paths:
         return ""
     filters = "\n".join(f"  (subpath {_quote(path)})" for path in dict.fromkeys(paths))

@@ -1,7 +1,7 @@
-"""What a host sends to a spawner: in order, and without ever waiting for it.
+"""Send requests to a spawner in order, without ever waiting for it.
 
-A socket takes only so much of a burst of starts while the spawner is busy or stands still. The rest waits here, each
-request with descriptors of its own, and is sent as the spawner takes it.
+A socket takes only part of a burst of starts while the spawner is busy or stopped. The rest waits here, each request
+with its own descriptors, and is sent as the spawner takes it.
 """
 
 import errno
@@ -13,21 +13,21 @@ from collections.abc import Sequence
 
 from anyplug.runtime.sandbox import packets
 
-STEP_S = 0.005  # between attempts to send what waits
-MOST = 1000  # starts that wait: each holds four descriptors
+STEP_S = 0.005  # between attempts to send the waiting requests
+MOST = 1000  # waiting starts: each holds four descriptors
 
 
 class Outbox:
-    """The requests to one spawner. Its methods belong to the event loop's thread, but for `close`."""
+    """The requests to one spawner. Its methods belong to the event loop's thread, except for `close`."""
 
     def __init__(self, peer: socket.socket) -> None:
-        """Take over a socket that never blocks."""
+        """Take ownership of a non-blocking socket."""
         self._peer = peer
-        self._lock = threading.Lock()  # descriptors must be closed once
+        self._lock = threading.Lock()  # descriptors must be closed only once
         self._waiting: deque[tuple[bytes, list[int]]] = deque()
 
     def send(self, packet: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send a request, now or as soon as the spawner takes it. Raises OSError if it is gone, or far behind."""
+        """Send a request now, or as soon as the spawner takes it. Raises OSError if it is gone, or far behind."""
         with self._lock:
             if not self._waiting:
                 try:
@@ -37,13 +37,13 @@ class Outbox:
                 else:
                     return
             if descriptors and len(self._waiting) >= MOST:
-                raise BlockingIOError(errno.EAGAIN, "too many programs wait to be started")
+                raise BlockingIOError(errno.EAGAIN, "too many programs are waiting to be started")
             self._waiting.append((packet, _copies(descriptors)))
             if len(self._waiting) == 1:
                 self._try_again_soon()
 
     def close(self) -> None:
-        """Forget what waits: whoever waits for the end of such a start sees its pipe closed."""
+        """Drop the waiting requests: their callers see their pipes closed."""
         with self._lock:
             self._forget()
 
@@ -56,12 +56,12 @@ class Outbox:
                 except BlockingIOError:
                     self._try_again_soon()
                     return
-                except OSError:  # the spawner is gone, or this is more than can be sent: its pipe closes, unanswered
+                except OSError:  # the spawner is gone, or this is too large: its pipe closes unanswered
                     pass
                 _close(self._waiting.popleft()[1])
 
     def _try_again_soon(self) -> None:
-        import asyncio  # whoever starts programs has it; `show`, which only tries what holds, needs none of it
+        import asyncio  # already imported by callers that start programs; `show`, which only tests, does not need it
 
         asyncio.get_running_loop().call_later(STEP_S, self._go_on)
 
@@ -71,10 +71,10 @@ class Outbox:
 
 
 def _copies(descriptors: Sequence[int]) -> list[int]:
-    """Give descriptors of our own for the same; raises OSError, and then there are none."""
+    """Duplicate descriptors; raises OSError, leaving none open."""
     made: list[int] = []
     try:
-        made.extend(map(os.dup, descriptors))  # what was made before one fails is in the list
+        made.extend(map(os.dup, descriptors))  # those made before a failure are in the list
     except OSError:
         _close(made)
         raise

@@ -1,8 +1,8 @@
 """Packets between a host and its spawners: values one way, words the other, and file descriptors both ways.
 
-What the host says is a Python value: both ends run the same interpreter, and a spawner believes its host. What a
-spawner says is text, since plugins are closer to it. Part of the spawner's start-up: `_socket` and `marshal` are
-there at once, where `socket` and `json` take 13 ms together.
+The host sends Python values: both ends run the same interpreter, and a spawner trusts its host. A spawner sends text,
+since plugins are closer to it. Part of the spawner's start-up: `_socket` and `marshal` are available at once, while
+`socket` and `json` take 13 ms together.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import _socket
 import marshal
 import struct
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
 INT = struct.calcsize("i")
-MARK = "\0"  # between the parts of a word; no path and no reason has it
+MARK = "\0"  # between the parts of a word; neither paths nor reasons contain it
 
 
 def encode(value: Any) -> bytes:
-    """Write a value of plain types, also texts that only a file's name can be."""
+    """Encode a value of plain types, including file names that are not UTF-8."""
     try:
         return marshal.dumps(value)
-    except ValueError:  # a number or a text that has a class of its own
-        import json  # 10 ms, and hardly anybody has such
+    except ValueError:  # a number or string of a subclass
+        import json  # takes 10 ms to import, and is hardly ever needed
 
         return marshal.dumps(json.loads(json.dumps(value)))
 
@@ -36,7 +36,7 @@ def decode(packet: bytes) -> Any:
 
 
 def rights(descriptors: Sequence[int]) -> list[tuple[int, int, bytes]]:
-    """Return what `sendmsg` takes to send descriptors along."""
+    """Return what `sendmsg` needs to send descriptors."""
     if not descriptors:
         return []
     return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))]
@@ -48,7 +48,7 @@ def send(peer: _socket.socket, packet: bytes, descriptors: list[int]) -> None:
 
 
 def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """Receive a packet and at most so many descriptors, which no program inherits. An empty one is the end."""
+    """Receive a packet and at most this many descriptors, which no program inherits. An empty packet is the end."""
     packet, rights, _, _ = peer.recvmsg(size, _socket.CMSG_LEN(most * INT), _socket.MSG_CMSG_CLOEXEC)
     found: list[int] = []
     for level, kind, data in rights:
@@ -59,12 +59,12 @@ def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int
 
 
 def write_word(held: list[str], refused: dict[str, str], failure: str) -> bytes:
-    """Say what a spawner holds, and what was refused to it and why."""
+    """Encode what a spawner enforces, and what was refused to it and why."""
     reasons = [part for refusal in refused.items() for part in refusal]
     return MARK.join([failure, " ".join(held), *reasons]).encode(errors="replace")
 
 
 def read_word(packet: bytes) -> tuple[tuple[str, ...], dict[str, str], str]:
-    """Read the same again."""
+    """Decode the same."""
     failure, held, *reasons = packet.decode(errors="replace").split(MARK)
     return tuple(held.split()), dict(zip(reasons[::2], reasons[1::2], strict=False)), failure

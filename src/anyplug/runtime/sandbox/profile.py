@@ -1,13 +1,13 @@
-"""What one plugin may do, as plain data, and how it follows from what it was granted. Pure: looks at no file.
+"""What one plugin may do, as plain data derived from its grants. Pure: reads no file.
 
 A grant is a permission with or without a scope:
 
-    filesystem:read[:PATH]     the user's files, or this one; never what is ours
+    filesystem:read[:PATH]     the user's files, or this one; never our own
     filesystem:write[:PATH]    the same to write; without a scope the machine's own /tmp, too
     network                    TCP and UDP to anywhere, and names
     network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
-    network:unix               sockets that have a path or a name on this machine
-    network:HOST[:PORT]        TCP to this machine, by way of the host's proxy; together with ports: `unheld`
+    network:unix               Unix sockets on this machine
+    network:HOST[:PORT]        TCP to this host, through our proxy; together with ports: `unheld`
     shell:exec[:PROGRAM]       every program of the system with its settings, or this one
     clipboard, notifications   open nothing: the kernel knows neither
 """
@@ -41,96 +41,98 @@ SYSTEM_PROGRAMS = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a plugin may use."""
+    """A plugin's resource limits."""
 
-    memory: int = 4 * GIB  # bytes; of one process's own memory, and of what all together have in use
-    processes: int = 512  # threads included. Node waits forever if it gets none
+    memory: int = 4 * GIB  # bytes; of one process's own memory, and of all processes together
+    processes: int = 512  # including threads. Node waits forever if it gets none
     open_files: int = 4096  # of each process
-    cpu_s: int = 600  # of each process; 0, for what stays up: no limit
+    cpu_s: int = 600  # per process; 0 for long-running ones: no limit
     file_size: int = 2 * GIB  # bytes of each file
     disk: int = 8 * GIB  # bytes in each of its folders
     tmp: int = 512 * MIB  # bytes in its /tmp, which is memory
 
     @property
     def in_force(self) -> dict[str, int]:
-        """Give those that limit something, for people."""
+        """Return those that limit something, for people."""
         return {name: most for name, most in msgspec.structs.asdict(self).items() if most}
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plugin's own folder is shown to it, from a snapshot (`own_folder_mount`)."""
+    """How a plugin's own folder is shown from a snapshot (`own_folder_mount`)."""
 
     own: str  # its path
     snapshot: str
     work: str  # a folder for overlays
-    shelved: bool = True  # on a shelf: else a rename outside takes the snapshot off
-    beside: str = ""  # laid over the snapshot: what the plugin writes into its folder
+    shelved: bool = True  # on a shelf: otherwise a rename outside detaches the snapshot
+    beside: str = ""  # overlaid on the snapshot: what the plugin writes into its folder
     live: tuple[str, ...] = ()  # files of the real folder that are shown in the snapshot, read-only
-    laid: tuple[str, ...] = ()  # what of the snapshot is laid over the real folder
+    laid: tuple[str, ...] = ()  # parts of the snapshot mounted over the real folder
     ignored: tuple[str, ...] = ()  # names that are never code
-    code_names: tuple[str, ...] = ()  # of files that are, wherever they lie
+    code_names: tuple[str, ...] = ()  # of files that are code, wherever they are
     code_suffixes: tuple[str, ...] = ()
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What one plugin may do. Everything that is not named here is refused."""
+    """What one plugin may do. Everything not named here is refused."""
 
     readable: tuple[str, ...] = ()  # files and folders
     writable: tuple[str, ...] = ()  # the same, readable as well
     executable: tuple[str, ...] = ()  # the same, readable as well
-    hidden: tuple[str, ...] = ()  # folders of which nothing is seen but what is named above
-    secret: tuple[str, ...] = ()  # whether or not it exists: its programs are ended when such a path appears
-    code: tuple[str, ...] = ()  # what stays as it is, though it lies in a writable folder
-    binding: tuple[str, ...] = ()  # what binds plugins themselves and stays as it is for that reason, as policies do
-    measured: tuple[str, ...] = ()  # the folders that `limits.disk` is about
-    brokered: tuple[str, ...] = ()  # of `writable`, what was granted: protected paths in there stay as they are
-    protected: tuple[str, ...] = ()  # patterns of these (`protected_paths`)
+    hidden: tuple[str, ...] = ()  # folders of which nothing is visible except for what is named above
+    secret: tuple[str, ...] = ()  # whether or not it exists: its programs are killed when such a path appears
+    code: tuple[str, ...] = ()  # read-only, even in a writable folder
+    binding: tuple[str, ...] = ()  # read-only because it binds plugins themselves, such as policies
+    measured: tuple[str, ...] = ()  # the folders that `limits.disk` applies to
+    brokered: tuple[str, ...] = ()  # the granted part of `writable`: protected paths in there are read-only
+    protected: tuple[str, ...] = ()  # their patterns (`protected_paths`)
     named: tuple[str, ...] = ()  # paths that grants name, and so open
-    shown: Shown | None = None  # how its own folder is, if from a snapshot
+    shown: Shown | None = None  # how its own folder is shown, if from a snapshot
     private_tmp: bool = True
     network: Network = "none"
     ports: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()  # the grants that a proxy holds; the network is then an empty one, and its only way out
+    hosts: tuple[
+        str, ...
+    ] = ()  # the grants that a proxy enforces; the network is then empty, and the proxy the only way out
     unix: bool = False
-    watches: bool = False  # it may be told of changes in folders, which tells the names in them
+    watches: bool = False  # it may receive changes in folders, which reveals the names in them
     limits: Limits = Limits()
-    exact: tuple[str, ...] = ()  # paths whose links were followed already: what leads elsewhere now is left out
-    unheld: tuple[str, ...] = ()  # grants that no layer can hold to their scope
-    misled: tuple[str, ...] = ()  # grants of paths with a link on the way that the plugin itself could change
+    exact: tuple[str, ...] = ()  # paths whose links were already resolved: what now leads elsewhere is left out
+    unheld: tuple[str, ...] = ()  # grants whose scope no layer can enforce
+    misled: tuple[str, ...] = ()  # grants of paths with a link that the plugin itself could change
     notes: tuple[str, ...] = ()  # for people: what a grant really opens
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """What every plugin may use of this machine (`system.survey`)."""
+    """What every plugin may use of this machine (`system_paths.survey`)."""
 
     readable: tuple[str, ...] = ()
     executable: tuple[str, ...] = ()
     search_path: tuple[str, ...] = ()
-    # For those who may run all programs: what these read of /etc, and where links on the PATH lead.
+    # For plugins that may run all programs: what these read in /etc, and the targets of links in the PATH.
     settings: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a plugin lives. Folders exist by the time that its programs start."""
+    """Where a plugin lives. Its folders exist by the time that its programs start."""
 
     plugin: str
     data: str
     cache: str
     home: str  # our own folder
     user: str  # the user's
-    others: tuple[str, ...] = ()  # folders besides ours that hold plugins and what they keep
-    secret: tuple[str, ...] = ()  # paths that none of its programs may be there to see when they appear
-    project: str = ""  # where the person works
+    others: tuple[str, ...] = ()  # folders besides ours with plugins and their data
+    secret: tuple[str, ...] = ()  # paths whose appearance ends its programs
+    project: str = ""  # where the user works
     writes_beside_itself: bool = False  # its format lets it write into its own folder
-    code: tuple[str, ...] = ()  # then: the files and folders in it that were approved
-    protected: tuple[str, ...] = ()  # paths to protect besides those of the table: where links of theirs lead, say
+    code: tuple[str, ...] = ()  # then: the approved files and folders in it
+    protected: tuple[str, ...] = ()  # paths to protect besides those of the table, such as the targets of their links
 
 
 def draw(
     granted: tuple[str, ...], place: Place, system: System, find: FindProgram, limits: Limits | None = None
 ) -> Profile:
-    """Draw the profile. `find` gives the files that belong to a program of that name."""
+    """Build the profile. `find` returns the files that belong to a program of that name."""
     scopes = _by_kind(granted)
     own = (place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ()))
     users = (place.user, *USERS_FOLDERS, *((place.project,) if place.project else ()))
@@ -172,12 +174,12 @@ def draw(
 
 
 def widened(profile: Profile) -> Profile:
-    """Open the whole network to who was granted hosts, where nothing holds it to them and a person said that it may."""
+    """Open the whole network to a plugin with granted hosts, if nothing can enforce these and a person allowed it."""
     return msgspec.structs.replace(profile, network="all", ports=(), hosts=(), unheld=(*profile.unheld, *profile.hosts))
 
 
 def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Sort scopes by permission; an empty scope is the whole."""
+    """Sort scopes by permission; an empty scope means everything."""
     found: dict[str, tuple[str, ...]] = {}
     for permission in granted:
         kind = permissions.kind(permission)
@@ -187,7 +189,7 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def path_of(scope: str, place: Place) -> str:
-    """Give the path that a scope names."""
+    """Return the path that a scope names."""
     path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
     return os.path.normpath(os.path.join(place.project or place.user, path))
 
@@ -195,7 +197,7 @@ def path_of(scope: str, place: Place) -> str:
 def _paths(
     scopes: dict[str, tuple[str, ...]], kind: str, place: Place
 ) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
-    """Give the paths that are granted, whether all are, and the grants that would open what is ours."""
+    """Return the granted paths, whether all are granted, and the grants that would open our own files."""
     paths, ours = [], []
     given = scopes.get(kind, ())
     for scope in given:
@@ -210,9 +212,9 @@ def _paths(
 
 
 def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
-    """Give the kind of network, the ports or the hosts of it, and the grants that nothing holds.
+    """Return the kind of network, its ports or hosts, and the grants that nothing enforces.
 
-    Ports of any machine need the machine's own network, in which nothing keeps a program to the proxy.
+    Ports of any machine need the machine's own network, in which nothing forces a program to use the proxy.
     """
     ports, unheld = [], []
     hosts: dict[str, int] = {}  # the port of each grant; 0 for every port
@@ -230,7 +232,9 @@ def _network(scopes: tuple[str, ...]) -> tuple[Network, tuple[int, ...], tuple[s
         return "all", (), (), ()
     if not ports:
         return ("hosts" if hosts else "none"), (), tuple(hosts), tuple(unheld)
-    beside = (grant for grant, port_of_host in hosts.items() if port_of_host not in ports)  # else the wider one counts
+    beside = (
+        grant for grant, port_of_host in hosts.items() if port_of_host not in ports
+    )  # otherwise the wider one counts
     return "ports", tuple(ports), (), (*unheld, *beside)
 
 
@@ -241,9 +245,9 @@ def _notes(granted: tuple[str, ...], scopes: dict[str, tuple[str, ...]], hosts: 
         notes.append(f"{', '.join(hosts)} {permissions.BY_PROXY}")
     network = scopes.get("network", ())
     if "unix" in network and "" not in network and any(scope.startswith("*:") for scope in network):
-        notes.append("network:*:PORT keeps it from listening, also on Unix sockets; only `network` allows that")
+        notes.append("network:*:PORT does not allow listening, also on Unix sockets; only `network` does")
     if "" in scopes.get("filesystem:read", ()) and "shell:exec" not in scopes:
-        notes.append("filesystem:read lets it run programs that lie among the user's files, by way of the loader")
+        notes.append("filesystem:read lets it run programs among the user's files, through the dynamic loader")
     return tuple(notes)
 
 

@@ -1,25 +1,24 @@
-"""The spawner: a small process that starts one plugin's programs, each of them confined.
+"""The spawner: a small process that starts one plugin's programs, confined.
 
-It is a fork of the zygote, with a socket to its host. The first packet on that is its order: the fields of an
-`Order` (`packets` says how they are written). It takes the order's layers one by one and answers with a word: what it
-holds, and what was refused and why. A descriptor of its process comes with the word and, for an order of `hosts`, a
-listening socket, the only way out of the empty network. Then each request is one packet; four file descriptors come
-with a start: stdin, stdout, stderr, and a pipe on which it answers how that program ended.
+It is a fork of the zygote, with a socket to its host. The first packet on that is its order: the fields of an `Order`
+(`packets` defines the encoding). It applies the order's layers one by one and answers with a word: what is enforced,
+and what was refused and why. A descriptor of its process comes with the word and, for an order of `hosts`, a listening
+socket, the only way out of the empty network. Then each request is one packet; four file descriptors come with a start:
+stdin, stdout, stderr, and a pipe on which it reports how that program ended.
 
     {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
      "cpu_s": 600}
     {"signal": ID, "number": 15}
     -> on the pipe: `exit CODE [REASON]`, or `error ERRNO TEXT`
 
-Where the order says `recorded`, each confined thread sends one packet with a descriptor on the socket: who has it is
-asked about what the thread's programs open, execute and connect to (`record`).
+If the order says `recorded`, each confined thread sends one packet with a descriptor on the socket: its holder is asked
+about what the thread's programs open, execute and connect to (`syscall_recorder`).
 
-Mounts, Landlock and seccomp belong to a thread. One is confined at the first start and serves all that follow;
-a start that has a /tmp of its own gets a thread of its own. Nothing else ever happens in a confined thread.
-With a pid namespace the spawner is its process 1, so that the kernel ends everything with it; when the socket
-closes, the host is gone, and it leaves. Needs nothing but the standard library, and little of that: the first call of
-a host waits for the zygote's start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the
-interpreter.
+Mounts, Landlock and seccomp belong to a thread. One is confined at the first start and serves all that follow; a start
+with its own /tmp gets its own thread. Nothing else ever happens in a confined thread. With a pid namespace the spawner
+is its process 1, so that the kernel kills everything with it; when the socket closes, the host is gone, and the spawner
+exits. Needs nothing but the standard library, and little of that: the first call of a host waits for the zygote's
+start. `json`, `socket`, `signal`, `threading` and `typing` would take longer than the interpreter.
 """
 
 from __future__ import annotations
@@ -47,26 +46,26 @@ else:
 
 LARGEST_REQUEST = 1 << 18  # bytes
 PASSED = 4  # file descriptors with each start
-LOOK_S, CALM_LOOK_S = 0.5, 2.0  # between two looks at what the programs use: soon after a start, and later
+LOOK_S, CALM_LOOK_S = 0.5, 2.0  # between checks of what the programs use: soon after a start, and later
 CALM_S = 30.0  # after the last start
-REAPED_AT_ONCE = 256  # orphans, until somebody else gets a word in: a plugin can make them as fast as we take them
-FIRST_TO_GO = 500  # what a machine without memory is told: rather a plugin than what the person works with
-COLLECT = 256  # starts between two collections of garbage, which must not happen in a confined thread
-BROKER_GONE = "the process that makes changes in granted folders for it was killed"
+REAPED_AT_ONCE = 256  # orphans before other work gets a turn: a plugin can create them as fast as we reap them
+FIRST_TO_GO = 500  # for the kernel's OOM killer: rather a plugin than what the user works with
+COLLECT = 256  # starts between garbage collections, which must not happen in a confined thread
+BROKER_GONE = "the broker that makes its changes in granted folders was killed"
 EXPOSED = "{} is hidden from it, and appeared or was replaced while it ran: call it again"
-SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we look whether what was killed is gone
+SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we check whether what was killed is gone
 
 
 class Started:
-    """A program that runs."""
+    """A running program."""
 
     def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...], broker: int) -> None:
-        """`folders` are those that it has to itself; `broker` is the process that makes changes for it, if any."""
+        """`folders` are its own folders; `broker` is the process that makes changes for it, if any."""
         self.number, self.pipe, self.mark, self.folders, self.broker = number, pipe, mark, folders, broker
 
 
 class ConfinedThread:
-    """A thread that is confined for good, and does nothing but start programs, one at a time."""
+    """A permanently confined thread that only starts programs, one at a time."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class ConfinedThread:
         self._trees = trees
         self._is_for_one = is_for_one
         self._is_confined = False
-        self.broker = 0  # the process that makes changes for its programs, if there is one
+        self.broker = 0  # the process that makes changes for its programs, if any
         self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
         self._asked.acquire()
         self._answered.acquire()
@@ -90,17 +89,17 @@ class ConfinedThread:
         self._outcome: list[int | OSError] = []
         try:
             _thread.start_new_thread(self._serve, ())
-        except RuntimeError as error:  # the plugin's own programs are as many as they may be
+        except RuntimeError as error:  # the plugin's own programs are as many as allowed
             for tree, _ in trees:
                 os.close(tree)
-            raise OSError(errno.EAGAIN, "it has as many processes as it may") from error
+            raise OSError(errno.EAGAIN, "it has as many processes as allowed") from error
 
     def start(self, request: dict[str, Any], stdio: list[int]) -> int:
-        """Have a program started; give its process. Raises OSError."""
+        """Start a program; return its process. Raises OSError."""
         self._request, self._stdio = request, stdio
         self._asked.release()
         self._answered.acquire()
-        outcome = self._outcome.pop() if self._outcome else OSError(errno.EIO, "the thread that was to start it failed")
+        outcome = self._outcome.pop() if self._outcome else OSError(errno.EIO, "the thread that should start it failed")
         if isinstance(outcome, OSError):
             raise outcome
         return outcome
@@ -114,7 +113,7 @@ class ConfinedThread:
                 self._outcome.append(self._spawn())
             except OSError as error:
                 self._outcome.append(error)
-            except Exception as error:  # noqa: BLE001 - a zero byte in an argument, say; whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - such as a zero byte in an argument; the waiting thread needs it
                 self._outcome.append(OSError(errno.EINVAL, str(error)))
             finally:
                 self._answered.release()
@@ -122,7 +121,7 @@ class ConfinedThread:
                 return
 
     def retire(self) -> None:
-        """End it; it has started what it was to start."""
+        """End the thread, which has nothing more to start."""
         self._request = {}
         self._asked.release()
 
@@ -150,7 +149,7 @@ class ConfinedThread:
 
 
 class Spawner:
-    """The programs that run, by process id."""
+    """The running programs, by process id."""
 
     def __init__(self, requests: _socket.socket, confinement: Confinement) -> None:
         self._requests = requests
@@ -162,7 +161,7 @@ class Spawner:
         self._is_init = "pids" in confinement.held
         self._has_sessions = confinement.cpu == cpu_share.SESSIONS
         self._hidden = confinement.hidden_names()
-        self._is_exposed = False  # something that was to be hidden is not: nothing more is started
+        self._is_exposed = False  # something that must be hidden is visible: start nothing more
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
         self._thread: ConfinedThread | None = None
         self._looked = self._started = 0.0
@@ -170,7 +169,7 @@ class Spawner:
         self._has_more = False  # to reap
         self._woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        # The second only where a kernel lets a plugin signal its process 1, which must not take it for a person's.
+        # The second, because some kernels let a plugin signal its process 1, which must not take it for Ctrl-C.
         for number in (signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         gc.disable()
@@ -198,12 +197,12 @@ class Spawner:
                 return
 
     def answer(self) -> bool:
-        """Take one request; False if there will be no more."""
+        """Handle one request; return False if there will be no more."""
         packet, fds = packets.receive(self._requests, LARGEST_REQUEST, PASSED)
         if not packet:
             return False
         request = packets.decode(packet)
-        # Of a start with fewer: we have too many open, and the host sees its pipe closed.
+        # A start with fewer descriptors means that we have too many open; the host sees its pipe closed.
         if "signal" in request or len(fds) != PASSED:
             for fd in fds:
                 os.close(fd)
@@ -222,7 +221,7 @@ class Spawner:
         return True
 
     def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int, int]:
-        """Start one program; give its process, its mark, which we wear only meanwhile, and its broker's process.
+        """Start one program; return its process, its mark, which we wear only meanwhile, and its broker's process.
 
         Raises OSError.
         """
@@ -252,7 +251,7 @@ class Spawner:
         return pid, mark, thread.broker
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
-        """Give the thread that starts what wants nothing for itself alone, else one for this start."""
+        """Return the shared thread, or a new one for a start with its own folders."""
         if request["tmp"] or request["writable"] or self._confinement.lays_code:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
@@ -266,7 +265,7 @@ class Spawner:
         return self._thread
 
     def mind(self, request: dict[str, Any]) -> tuple[str, ...]:
-        """Mind how much a start puts into the folders that it has to itself; give these."""
+        """Include a start's own folders in the disk limit; return them."""
         wanted = [path for path in (request["tmp"], *request["writable"]) if path]
         folders = tuple(map(self._confinement.outer_path, wanted)) if self._watch is not None else ()
         for folder in folders:
@@ -275,12 +274,12 @@ class Spawner:
         return folders
 
     def explain(self, error: OSError, program: str) -> str:
-        """Say why a program was not started, where the kernel's word alone would lead people astray."""
+        """Return why a program was not started, where the kernel's error alone would mislead people."""
         named = program
         if self._confinement.shelf is not None:
             program = self._confinement.shelf.outer(program)
         if error.errno == errno.EACCES and "landlock" in self._confinement.held and os.access(program, os.X_OK):
-            return f"its permissions do not let it execute {named}, or the interpreter that this names"
+            return f"its permissions do not allow it to execute {named}, or the interpreter that this names"
         return str(error.strerror or error)
 
     def signal(self, wanted: int, number: int) -> None:
@@ -290,7 +289,7 @@ class Spawner:
                 kill_group(pid, number)
 
     def reap(self) -> None:
-        """Answer for all that has ended; kill what is left of a group before its number is free."""
+        """Report all that has ended; kill the rest of a group before its number is free."""
         try:
             os.read(self._woken, 4096)
         except BlockingIOError:
@@ -319,7 +318,7 @@ class Spawner:
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
     def lose(self, broker: int, status: int) -> None:
-        """Take note that a broker has ended; if it was killed, end its programs, which could change nothing more."""
+        """Handle the end of a broker; if it was killed, kill its programs, which could change nothing more."""
         self._brokers.discard(broker)
         self._confinement.let_go(broker)
         left = {pid: started for pid, started in self._running.items() if started.broker == broker} if status else {}
@@ -330,7 +329,7 @@ class Spawner:
             self.sweep({started.mark for started in left.values()})
 
     def look(self) -> None:
-        """Kill everything if it uses more than it may."""
+        """Kill everything if it uses more than allowed."""
         assert self._watch is not None
         self._looked = time.monotonic()
         marks = {started.mark for started in self._running.values()}
@@ -343,7 +342,7 @@ class Spawner:
             cpu_share.demote_sessions(self._confinement.proc, mine)
 
     def end_exposed(self, path: str) -> None:
-        """End everything, since something is there that was to be hidden and is not covered."""
+        """Kill everything, because something that must be hidden is visible."""
         self._is_exposed = True
         self._reasons = dict.fromkeys(self._running, EXPOSED.format(path))
         for pid in self._running:
@@ -352,19 +351,19 @@ class Spawner:
             self.sweep({started.mark for started in self._running.values()})
 
     def sweep(self, marks: set[int]) -> None:
-        """Kill what wears these marks, wherever it has gone, and wait until it is gone."""
+        """Kill what has these marks, wherever it has gone, and wait until it is gone."""
         is_all = self._is_init and marks >= {started.mark for started in self._running.values()}
         for _ in range(SWEEPS):
             others = (pid for pid in other_processes() if pid not in self._brokers)
             found = [pid for pid in others if (is_all or wears(pid, marks)) and is_running(pid)]
             if not found:
                 return
-            for pid in [-1] if is_all else reversed(found):  # all in one go, or the newest first: forking must not win
+            for pid in [-1] if is_all else reversed(found):  # all at once, or newest first: forking must not outrun us
                 kill(pid, signal.SIGKILL)
             time.sleep(SWEEP_PAUSE_S)
 
     def kill_all(self) -> None:
-        """Leave nothing behind."""
+        """Kill everything."""
         for pid in self._running:
             kill_group(pid, signal.SIGKILL)
         if self._marks:
@@ -372,7 +371,7 @@ class Spawner:
 
 
 def ended_child() -> int | None:
-    """Give a child that has ended and is not yet waited for."""
+    """Return a child that has ended and is not yet waited for."""
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -381,7 +380,7 @@ def ended_child() -> int | None:
 
 
 def has_children() -> bool:
-    """Whether anything that we started, or that came to us as an orphan, is left."""
+    """Return whether any child is left, including adopted orphans."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -406,25 +405,25 @@ def kill_group(pid: int, number: int) -> None:
 
 
 def limit_cpu(pid: int, seconds: int) -> None:
-    """Limit a process that has just begun: the limit cannot be our own, whose seconds add up."""
+    """Limit a process that has just started: the limit cannot be our own, whose seconds add up."""
     try:
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds + 1))
-    except (OSError, ValueError):  # it is gone, or had less already
+    except (OSError, ValueError):  # it is gone, or already has a lower limit
         pass
 
 
 def be_first_to_go() -> None:
-    """Let the kernel end this plugin, where the machine has no memory left, before what is not confined."""
+    """Let the kernel kill this plugin before unconfined processes if the machine runs out of memory."""
     try:
         with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
             if int(file.read()) < FIRST_TO_GO:
                 file.write(str(FIRST_TO_GO))
     except OSError:
-        pass  # what it uses is looked at in any case
+        pass  # its usage is checked in any case
 
 
 def say(pipe: int, text: str) -> None:
-    """Answer on a pipe and close it. Nobody may be listening any more."""
+    """Answer on a pipe and close it. There may be no reader any more."""
     try:
         os.write(pipe, text.encode(errors="replace"))
     except OSError:
@@ -433,7 +432,7 @@ def say(pipe: int, text: str) -> None:
 
 
 def introduce(requests: _socket.socket, confinement: Confinement, failure: str) -> None:
-    """Say what is held; hand over what the host is to hold: us, and the way out of an empty network if there is one."""
+    """Report what is enforced; pass on the host's descriptors: of us, and the way out of an empty network if any."""
     word = packets.write_word(confinement.held, confinement.refused, failure)
     doorway = confinement.doorway
     us = os.pidfd_open(os.getpid())
@@ -444,13 +443,13 @@ def introduce(requests: _socket.socket, confinement: Confinement, failure: str) 
 
 
 def main(requests: _socket.socket) -> None:
-    """Take the order, say what is held, serve."""
+    """Apply the order, report what is enforced, serve."""
     confinement = Confinement(Order(**packets.decode(requests.recv(LARGEST_REQUEST))))
     if "cpu" in confinement.order.layers:
         confinement.cpu = cpu_share.enter()
     confinement.leave()
     if "pids" in confinement.held and os.fork():
-        os._exit(0)  # the child is process 1 inside, and the zygote takes it in
+        os._exit(0)  # the child is process 1 inside, and the zygote adopts it
     if "limits" in confinement.order.layers:
         be_first_to_go()
         syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)

@@ -1,8 +1,8 @@
 """The host's side of the spawner: the same `Spawn` as the direct one, for programs that are confined.
 
-One `ConfinedSpawn` is one spawner process, for one profile; without a profile it gives programs a /tmp of their
-own and holds nothing else. A profile names inodes: after an update of the plugin, make a new one. Where the profile
-has hosts, the proxy for them is here, too, and programs are told of it by their environment.
+One `ConfinedSpawn` is one spawner process, for one profile; without a profile it gives programs their own /tmp and
+enforces nothing else. A profile names inodes: after an update of the plugin, create a new one. If the profile has
+hosts, their proxy is here, too, and programs find it through their environment.
 """
 
 import errno
@@ -37,34 +37,34 @@ from anyplug.runtime.sandbox.outbox import Outbox
 from anyplug.runtime.sandbox.profile import Profile, widened
 from anyplug.runtime.sandbox.zygote_client import Offspring, ZygoteGone, zygote_of
 
-if TYPE_CHECKING:  # only who learns has the first, and only who was granted hosts the others
+if TYPE_CHECKING:  # the first is only for learning, the others only for granted hosts
     from anyplug.runtime.proxy.proxy_server import Asked, Proxy
     from anyplug.runtime.sandbox.linux.syscall_recorder import Recorder
 
-NUMBER_BITS = 56  # so that no two spawners number alike, and a mark still limits nothing
-START_S = 10.0  # it answers within milliseconds; a machine under load may take longer
+NUMBER_BITS = 56  # so that no two spawners use the same numbers, and a mark still limits nothing
+START_S = 10.0  # it answers within milliseconds; a busy machine may need longer
 ANSWER_LIMIT = 4096  # bytes
-ATTEMPTS = 2  # to have a spawner made: somebody may have killed what makes them
+ATTEMPTS = 2  # to create a spawner: the zygote may have been killed
 EXITING = 0x4  # PF_EXITING, among the flags in /proc/PID/stat
 PLAIN = ("mounts",)  # the layers without a profile
-# What is tried without, one after the other, where taking the layers fails half-way. A container that hides parts of
-# its /proc lets us mount no other.
+# What is dropped, one after the other, if applying the layers fails half-way. A container that hides parts of its /proc
+# lets us mount no other.
 FRAGILE = ("pids",)
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
 
 
 class NamespacesRefused(Exception):
-    """This machine does not let us make a mount namespace; the text says what it answered."""
+    """This machine does not let us create a mount namespace; the text is its answer."""
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What a spawner says once it has taken its layers."""
+    """A spawner's report after applying its layers."""
 
     held: tuple[str, ...]
     refused: dict[str, str]
     failure: str
-    is_said: bool = True  # else there is no word, and `failure` says why
+    is_said: bool = True  # False: there is no report, and `failure` tells why
 
 
 class ConfinedChild:
@@ -81,7 +81,7 @@ class ConfinedChild:
         return self._spawn.find(self._number)
 
     def poll(self) -> Finished | None:
-        """Say how it ended, or None while it runs."""
+        """Return how it ended, or None while it runs."""
         try:
             answer = os.read(self.fd, ANSWER_LIMIT).decode()
         except BlockingIOError:
@@ -93,19 +93,19 @@ class ConfinedChild:
         if word == "error":
             return Finished(ending="not_started", errno=int(number), reason=reason)
         self._spawn.is_doubted = True
-        return Finished(ending="lost", reason="the process that had started it is gone")
+        return Finished(ending="lost", reason="the process that started it is gone")
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group."""
         self._spawn.send({"signal": self._number, "number": int(number)})
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         os.close(self.fd)
 
 
 class ConfinedSpawn:
-    """Starts programs by way of one spawner process, held to one profile."""
+    """Starts programs through one spawner process, confined to one profile."""
 
     def __init__(
         self,
@@ -118,25 +118,26 @@ class ConfinedSpawn:
         owner: str = "NAME",
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start the spawner and wait for its word. Blocks for some 10 ms, the first for 25: call it in a thread.
+        """Start the spawner and wait for its report. Blocks for some 10 ms, the first for 25: call it in a thread.
 
-        A recorder hears what the programs do, and is closed with this. `owner` is whose programs they are; `tell`
-        hears, in another thread, which hosts they were refused.
+        A recorder receives what the programs do, and is closed with this. `owner` is the plugin; `tell` is called, in
+        another thread, with each host that they were refused.
 
-        Raises NotEnforceable if the profile cannot be held, unless `tolerant` (a person said so): then what can
-        be held is. Without a profile raises NamespacesRefused. Raises Shortage if no spawner can be had now.
+        Raises NotEnforceable if the profile cannot be enforced, unless `tolerant` (a person allowed it): then whatever
+        possible is enforced. Without a profile raises NamespacesRefused. Raises Shortage if no spawner can be created
+        now.
         """
         if sys.platform != "linux":
             raise NamespacesRefused(ELSEWHERE) if profile is None else NotEnforceable((NOT_LINUX,))
         self.profile = profile
         self._guard = guard
         self._is_recorded = recorder is not None
-        self._recorder: Recorder | None = None  # once it listens
+        self._recorder: Recorder | None = None  # once it is attached
         self._process: Offspring | None = None
         self._socket: socket.socket | None = None  # to the spawner, once there is one
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
-        self.is_doubted = False  # once it let go of a program without a word
+        self.is_doubted = False  # after it dropped a program without a report
         self._owner = owner
         self._tell = tell
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
@@ -160,7 +161,7 @@ class ConfinedSpawn:
 
     @property
     def _requests(self) -> socket.socket:
-        assert self._socket is not None  # else `__init__` has raised
+        assert self._socket is not None  # otherwise `__init__` has raised
         return self._socket
 
     @property
@@ -169,7 +170,7 @@ class ConfinedSpawn:
         return self.enforcement.receipt(self.profile or Profile())
 
     def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
-        """Ask for a start; whether it succeeded comes with the first `poll`. Raises OSError if nobody can be asked."""
+        """Request a start; whether it succeeded comes with the first `poll`. Raises OSError if the spawner is gone."""
         number = next(self._numbers)
         limits_cpu = self.profile is not None and program.timeout_s > 0
         request = {
@@ -195,14 +196,14 @@ class ConfinedSpawn:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner is there to be asked, and the proxy if there is one."""
+        """Whether the spawner is running, and the proxy if there is one."""
         is_up = self._process is not None and not _is_hung_up(self._requests)
         if is_up and self.is_doubted and self._process is not None:
             is_up = not _is_exiting(self._process.pid)
         return is_up and (self._proxy is None or self._proxy.is_alive)
 
     def send(self, request: dict[str, int]) -> None:
-        """Send a request without descriptors; if nobody is there, there is nothing to signal either."""
+        """Send a request without descriptors; if the spawner is gone, there is nothing to signal either."""
         try:
             self._outbox.send(packets.encode(request))
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
@@ -217,7 +218,7 @@ class ConfinedSpawn:
         return next(marked, None)
 
     def close(self) -> None:
-        """Let the spawner go; it kills what still runs."""
+        """End the spawner, which kills what still runs."""
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
@@ -235,7 +236,7 @@ class ConfinedSpawn:
             self._process = None
 
     def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
-        """Open with as many of these layers as go together here; the word says why each of the others does not."""
+        """Start with as many of these layers as work together here; the report tells why the others do not."""
         if self.profile is None:
             return self._open(PLAIN)
         wanted = _layers(self.profile, layers)
@@ -247,7 +248,7 @@ class ConfinedSpawn:
                 refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
                 word = self._open(tuple(layer for layer in wanted if layer not in refused))
         if tolerant and self.profile.hosts and "network" not in word.held and not word.failure:
-            # The person said that it may run although nothing holds it to these hosts.
+            # The person allowed it to run although nothing enforces these hosts.
             self.close()
             refused |= word.refused
             self.profile = widened(self.profile)
@@ -255,11 +256,11 @@ class ConfinedSpawn:
         return msgspec.structs.replace(word, refused=word.refused | refused)
 
     def _open(self, layers: tuple[str, ...]) -> Word:
-        """Start the process, give it its order, and hear its word."""
+        """Start the process, send its order, and read its report."""
         try:
             self._socket = self._spawned()
             self._outbox = Outbox(self._socket)
-        except OSError as error:  # the machine has no process left to give
+        except OSError as error:  # the machine is out of processes
             return _no_word(f"the spawner cannot be started: {error.strerror}")
         self._requests.settimeout(START_S)
         try:
@@ -276,7 +277,7 @@ class ConfinedSpawn:
         if len(given) < 1 + has_doorway:
             for fd in given:
                 os.close(fd)
-            return _no_word("the spawner cannot be held: too many files are open here")
+            return _no_word("the spawner cannot be used: too many files are open here")
         self._requests.setblocking(False)
         process, *doorways = given
         self._process = Offspring(process)
@@ -285,7 +286,7 @@ class ConfinedSpawn:
         return word
 
     def _spawned(self) -> socket.socket:
-        """Have a spawner made; give our end of the socket to it. Raises OSError."""
+        """Create a spawner; return our end of its socket. Raises OSError."""
         for attempt in range(ATTEMPTS):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
@@ -300,13 +301,13 @@ class ConfinedSpawn:
                 raise
             else:
                 return ours
-        raise AssertionError  # the last attempt gives or raises
+        raise AssertionError  # the last attempt returns or raises
 
     def _serve_hosts(self, recorder: "Recorder | None") -> None:
-        """Let a proxy serve what was opened for it, if anything was; it closes that, too."""
+        """Start a proxy on the socket that was opened for it, if any; it also closes that."""
         if self._doorway is None or self.profile is None:
             return
-        from anyplug.runtime.proxy.proxy_server import Proxy  # brings asyncio and ipaddress along
+        from anyplug.runtime.proxy.proxy_server import Proxy  # imports asyncio and ipaddress
 
         def heard(asked: "Asked") -> None:
             if recorder is not None:
@@ -322,7 +323,7 @@ class ConfinedSpawn:
         self.enforcement = msgspec.structs.replace(self.enforcement, held=(*self.enforcement.held, PROXY))
 
     def _told_of_proxy(self, variables: dict[str, str]) -> dict[str, str]:
-        from anyplug.runtime.proxy.requests import environment  # here already, with the proxy
+        from anyplug.runtime.proxy.requests import environment  # already imported with the proxy
 
         assert self._proxy is not None
         return environment(variables, self._proxy.port)
@@ -346,9 +347,9 @@ def _no_word(why: str) -> Word:
 
 
 def _is_hung_up(peer: socket.socket) -> bool:
-    """Whether nobody has the other end any more. One that is killed lets go of it first, and is gone a moment later."""
+    """Return whether the other end is closed. A killed process closes it first, and is gone a moment later."""
     ends = select.poll()
-    ends.register(peer, 0)  # what is to be known of an end needs no asking
+    ends.register(peer, 0)  # hang-ups are always reported
     return bool(ends.poll(0))
 
 
@@ -359,11 +360,11 @@ def _is_exiting(pid: int) -> bool:
 
 
 def _found(program: Program) -> str:
-    """Give the path of a program; a name alone is looked for on its own PATH. Raises FileNotFoundError."""
+    """Return the path of a program; a bare name is looked up in its own PATH. Raises FileNotFoundError."""
     name = program.argv[0]
     if "/" in name:
         return name
-    import shutil  # 3 ms, and most programs have a path
+    import shutil  # takes 3 ms to import, and most programs have a path
 
     found = shutil.which(name, path=program.env.get("PATH", os.defpath))
     if found is None:
@@ -372,14 +373,14 @@ def _found(program: Program) -> str:
 
 
 def probe(guard: Guard) -> Enforcement:
-    """Find out what this kernel can hold, by doing it."""
+    """Find out what this kernel can enforce, by trying."""
     spawn = ConfinedSpawn(guard, Profile(), tolerant=True)
     spawn.close()
     return spawn.enforcement
 
 
 def _layers(profile: Profile, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out a network namespace for those who may use the network; abstract sockets belong to one, too."""
+    """Drop the network namespace for plugins that may use the network; abstract sockets belong to one, too."""
     has_network = profile.network in {"ports", "all"} or (profile.unix and profile.network != "hosts")
     return tuple(layer for layer in LAYERS if layer in wanted and not (layer == "network" and has_network))
 

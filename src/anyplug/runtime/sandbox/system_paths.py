@@ -1,7 +1,7 @@
-"""What every plugin may use of this machine: libraries, interpreters, and the small tools that scripts are made of.
+"""What every plugin may use of this machine: libraries, interpreters, and the small tools that scripts use.
 
-Folders of libraries are named one by one. The dynamic loader runs whatever can be read, so that reading all of
-/usr/lib or /usr/bin would mean executing all of it: `/usr/lib/git-core/git` is a whole git.
+Library folders are listed one by one. The dynamic loader runs whatever can be read, so reading all of /usr/lib or
+/usr/bin would mean executing all of it: `/usr/lib/git-core/git` is a whole git.
 """
 
 import functools
@@ -15,10 +15,10 @@ import msgspec
 from anyplug.runtime.sandbox.profile import System
 
 PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
-# With what comes along with them to fetch packages, as set-up scripts do: it is run by them, and may do what they may.
+# With their package managers, as set-up scripts need them: they run under the same rules.
 INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
-# What scripts with an empty list of permissions call. None of these starts other programs that it is not allowed
-# to (the kernel holds children to the same rules), reaches a network, or speaks to a daemon.
+# What scripts without permissions call. None of these starts programs that it is not allowed to (the kernel applies the
+# same rules to children), reaches a network, or talks to a daemon.
 TOOLS = """
     [ arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cat chmod chown cksum clear cmp column comm cp csplit
     cut date dc dd df diff diff3 dir dircolors dirname du echo ed egrep expand expr factor false fgrep file find fmt
@@ -37,7 +37,7 @@ SYSTEM_FOLDERS = ("/usr/", "/bin", "/sbin", "/opt/", "/nix/", "/snap/")
 LIBRARY_FOLDERS = (
     "/lib/{triplet}", "/usr/lib/{triplet}", "/usr/local/lib/{triplet}", "/lib64", "/usr/lib64", "/usr/local/lib64",
 )  # fmt: skip
-# In /lib, /usr/lib and /usr/local/lib themselves: single libraries, and what interpreters are made of.
+# In /lib, /usr/lib and /usr/local/lib themselves: single libraries, and parts of interpreters.
 LIBRARIES = ("*.so", "*.so.*", "python*", "perl*", "ruby*", "node_modules", "gconv", "locale", "ssl", "engines*",
              "ossl-modules", "os-release", "terminfo", "mime", "jvm-common", "gcc/*/*/*.so*")  # fmt: skip
 LIBRARY_PARENTS = ("/lib", "/usr/lib", "/usr/local/lib")
@@ -66,22 +66,22 @@ PROGRAM_PARTS = ("/usr/lib/{0}", "/usr/lib/{0}-core", "/usr/libexec/{0}", "/usr/
                  "/usr/share/{0}-core", "/etc/{0}", "/etc/{0}-*", "/etc/{0}config", "/etc/{0}rc",
                  "/etc/{0}.conf")  # fmt: skip
 OWN_PLACES = ("/usr/lib/", "/usr/local/", "/opt/")
-# What a person installed for themselves: folders that these variables name, and where package managers put things.
+# What a user installed: folders that these variables name, and where package managers install.
 LIBRARY_VARIABLES = ("PYTHONPATH", "NODE_PATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_HOME", "GEM_PATH",
                      "LD_LIBRARY_PATH")  # fmt: skip
 USERS_LIBRARIES = (".local/lib/python*/site-packages", ".local/lib/node_modules", ".local/share/gem", ".gem", "perl5")
-# Never as a whole, whoever names them: much else lies there.
+# Never as a whole, even if a variable names them: they contain much else.
 TOO_WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv",
                       "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/local", "/usr/sbin", "/usr/share",
                       "/var", "/var/lib", "/var/tmp"})  # fmt: skip
-FOR_ALL = 0o004  # the bit of a file that everybody may read
+FOR_ALL = 0o004  # the mode bit for reading by everyone
 FOR_ALL_FOLDERS = 0o005
 
 
 def survey(search_path: str, bin_folder: str, user: str) -> System:
-    """Look at what is here: on the user's PATH, in our folder of programs, and where uv keeps its interpreters.
+    """Survey the machine: the user's PATH, our folder of programs, and uv's interpreters.
 
-    Looks once, and again when our folder of programs is another: at first there is none.
+    Done once, and again when our folder of programs changes: at first there is none.
     """
     try:
         changed = os.stat(bin_folder).st_mtime_ns
@@ -118,21 +118,21 @@ def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> Syst
 
 
 def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
-    """Give the files of one program: itself, and the folders that carry its name."""
-    import shutil  # 3 ms, and few grants name a program
+    """Return the files of one program: itself, and the folders named after it."""
+    import shutil  # takes 3 ms to import, and few grants name a program
 
     found = shutil.which(name, path=search_path)
     if found is None:
         return ()
     stem, real = os.path.basename(name), os.path.realpath(found)
     named = [path for part in PROGRAM_PARTS for path in _matching("/", part.format(glob.escape(stem)))]
-    place = os.path.dirname(os.path.dirname(real))  # of a program with a folder to itself: all in it is its own
+    place = os.path.dirname(os.path.dirname(real))  # a program with its own folder: everything in it belongs to it
     own = [place] if place.startswith(OWN_PLACES) and place not in TOO_WIDE else []
     return tuple(dict.fromkeys([real, *_real([*named, *own, *_belongings(real)])]))
 
 
 def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the folders in which interpreters look for modules that the person installed, given these variables."""
+    """Return the folders in which interpreters look for modules that the user installed, given these variables."""
     user = variables.get("HOME", "")
     named = [path for name in LIBRARY_VARIABLES for path in variables.get(name, "").split(os.pathsep)]
     found = [os.path.realpath(path) for path in named if os.path.isabs(path)]
@@ -142,22 +142,22 @@ def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def for_every_program(found: System) -> System:
-    """Add what those need who may run all programs: their settings, and where links on the PATH lead."""
+    """Add what plugins need that may run all programs: settings, and the targets of links in the PATH."""
     return msgspec.structs.replace(found, settings=settings(), linked=_linked(found.search_path))
 
 
 @functools.cache
 def settings(folder: str = "/etc") -> tuple[str, ...]:
-    """Give what programs read of the machine's settings: all that everybody may, by folder where that is all in it."""
+    """Return the machine's settings that everyone may read, by folder if that is all in it."""
     found, is_whole = _public(folder)
     return (folder,) if is_whole else tuple(found)
 
 
 @functools.cache
 def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the programs to which links in these folders lead, with what is installed around them.
+    """Return the programs that links in these folders lead to, with what is installed around them.
 
-    So do the npm of nvm, and all that pipx and uv install; rustup's programs start others that lie in its own folder.
+    That covers nvm's npm, and what pipx and uv install; rustup's programs start others in its own folder.
     """
     found = []
     for folder in folders:
@@ -171,12 +171,12 @@ def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _public(folder: str) -> tuple[list[str], bool]:
-    """List what everybody may read in a folder, and whether that is everything. Links lead to what has rules itself."""
+    """List what everyone may read in a folder, and whether that is everything. Links lead to what has its own rules."""
     found, is_whole = [], True
     try:
         with os.scandir(folder) as entries:
             listed = [(entry, entry.stat(follow_symlinks=False).st_mode) for entry in entries]
-    except OSError:  # closed, or changed under our hands
+    except OSError:  # not readable, or just changed
         return [], False
     for entry, mode in sorted(listed, key=lambda pair: pair[0].name):
         if entry.is_dir(follow_symlinks=False):
@@ -197,12 +197,12 @@ def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
 
 
 def _is_stand_in(interpreter: str) -> bool:
-    """Whether it only chooses an interpreter, as those of pyenv, rbenv and asdf do: then its whole place is needed."""
+    """Return whether it only selects an interpreter, as in pyenv, rbenv and asdf, and needs its whole folder."""
     return os.path.dirname(interpreter).endswith(STAND_INS)
 
 
 def _belongings(interpreter: str) -> list[str]:
-    """Give what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
+    """Return what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
     found = []
     for path in (interpreter, os.path.realpath(interpreter)):
         prefix = os.path.dirname(os.path.dirname(path))
@@ -217,7 +217,7 @@ def _matching(parent: str, pattern: str) -> list[str]:
 
 
 def _real(paths: list[str]) -> tuple[str, ...]:
-    """Follow links, and leave out what is not there and what lies in a folder that is there already."""
+    """Resolve links, and drop what is missing or inside another of the folders."""
     found = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path))
     return tuple(path for path in found if not any(_above(path, found)))
 

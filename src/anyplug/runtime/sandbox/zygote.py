@@ -1,11 +1,11 @@
-"""The zygote: a process that has in memory what a spawner needs, and makes each spawner by a fork.
+"""The zygote: a process that has in memory what a spawner needs, and forks each spawner.
 
     python -I -S -c '...; zygote.main()' SOCKET_FD
 
-Each packet on the socket brings one descriptor, the socket of a spawner to be. The answer is `0`, or the number of the
-error if there is no process for it. When the socket closes, the host is gone, and the zygote leaves; its spawners have
-sockets of their own, and stay as long as those are open. It has one thread, so that a fork has all of it, and does
-nothing else: whatever it did would be in every spawner.
+Each packet on the socket brings one descriptor, the socket of a new spawner. The answer is `0`, or the error number if
+no process can be created. When the socket closes, the host is gone, and the zygote exits; its spawners have their own
+sockets, and live as long as those are open. It has one thread, so that a fork is complete, and does nothing else:
+whatever it did would be in every spawner.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LARGEST_REQUEST = 64  # bytes
 
 
 def main() -> None:
-    """Make spawners until the host is gone."""
+    """Create spawners until the host is gone."""
     os.set_inheritable(int(sys.argv[1]), False)
     requests = _socket.socket(fileno=int(sys.argv[1]))
-    syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)  # of those that forked once more, to be process 1
+    syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)  # of those that fork once more, to be process 1
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    gc.freeze()  # a collection would write to what is shared
+    gc.freeze()  # a collection would write to shared memory
     gc.disable()
     either = select.poll()
     either.register(requests, select.POLLIN)
@@ -56,7 +56,7 @@ def main() -> None:
             try:
                 if not os.fork():
                     become_spawner(requests, (woken, wake), sockets)
-            except OSError as error:  # the machine has no process left to give
+            except OSError as error:  # the machine is out of processes
                 failure = error.errno or errno.EAGAIN
             for fd in sockets:
                 os.close(fd)
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def become_spawner(requests: _socket.socket, pipe: tuple[int, int], sockets: list[int]) -> None:
-    """Be a spawner from now on; never comes back."""
+    """Become a spawner; never returns."""
     try:
         requests.close()
         signal.set_wakeup_fd(-1)
@@ -83,7 +83,7 @@ def become_spawner(requests: _socket.socket, pipe: tuple[int, int], sockets: lis
 
 
 def reap() -> None:
-    """Take leave of those that have ended."""
+    """Reap ended children."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,7 +1,7 @@
-"""The host's side of the zygote: starts it with the first spawner, and asks it for each.
+"""The host's side of the zygote: start it with the first spawner, and request each spawner.
 
-An interpreter with what a spawner imports takes 17 ms to start, and 3 MB that nobody shares; a fork of one that is
-there takes a millisecond, and half of that memory.
+An interpreter with a spawner's imports takes 17 ms to start, and 3 MB of unshared memory; a fork takes a millisecond,
+and half of that memory.
 """
 
 import errno
@@ -18,32 +18,32 @@ from anyplug.runtime.sandbox import packets
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 BOOT = "import sys; sys.path.append(sys.argv.pop()); from anyplug.runtime.sandbox.zygote import main; main()"
-START_S = 10.0  # it starts in 17 ms and forks in one; a machine under load may take longer
+START_S = 10.0  # it starts in 17 ms and forks in one; a busy machine may need longer
 ANSWER_LIMIT = 64  # bytes
 
 _making = threading.Lock()
 
 
 class ZygoteGone(OSError):
-    """The zygote was killed, or does not answer; the next one is another."""
+    """The zygote was killed, or does not answer; the next request starts another."""
 
 
 class Offspring:
-    """The process of a spawner, by the descriptor of it that it sent."""
+    """A spawner's process, by the descriptor that it sent."""
 
     def __init__(self, pidfd: int) -> None:
         self.pid = _number(pidfd)
         self._pidfd = pidfd
 
     def kill(self) -> None:
-        """End it at once; with process 1 of a namespace the kernel ends all that is in there."""
+        """Kill it at once; with process 1 of a namespace the kernel kills everything in there."""
         try:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         except ProcessLookupError:
             pass
 
     def end(self, grace_s: float) -> None:
-        """Wait until it has ended, and kill it if that takes longer than this. There is nothing to know of it then."""
+        """Wait until it has ended, and kill it after a grace period."""
         if not self._has_ended(grace_s):
             self.kill()
             self._has_ended(grace_s)
@@ -60,7 +60,7 @@ class Offspring:
 
 
 class ZygoteClient:
-    """Makes spawners for one host, from any of its threads."""
+    """Creates spawners for one host, from any of its threads."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -69,9 +69,9 @@ class ZygoteClient:
         self._requests: socket.socket | None = None
 
     def make_spawner(self, end: socket.socket) -> None:
-        """Have a spawner made that serves this end of a pair of sockets.
+        """Create a spawner that serves this end of a socket pair.
 
-        Raises OSError; ZygoteGone if another attempt may succeed, with another pair: somebody may have this one's end.
+        Raises OSError; ZygoteGone if another attempt may succeed, with another pair: this one's end may be in use.
         """
         with self._lock:
             failure = self._ask(end)
@@ -79,12 +79,12 @@ class ZygoteClient:
             raise OSError(failure, os.strerror(failure))
 
     def close(self) -> None:
-        """Let the zygote go. Its spawners stay as long as they are wanted."""
+        """End the zygote. Its spawners live as long as they are needed."""
         with self._lock:
             self._dismiss()
 
     def _ask(self, end: socket.socket) -> int:
-        """Ask the zygote; give the number of what went wrong. One that does not answer is ended; raises ZygoteGone."""
+        """Send a request; return the error number. A zygote that does not answer is killed; raises ZygoteGone."""
         requests = self._requests or self._start()
         try:
             packets.send(requests, b"spawner", [end.fileno()])
@@ -94,7 +94,7 @@ class ZygoteClient:
         except TimeoutError:
             failure = ZygoteGone(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             if self._zygote is not None:
-                self._zygote.kill()  # it was given the time already
+                self._zygote.kill()  # it already had its time
         except ConnectionError:
             failure = ZygoteGone(errno.EPIPE, os.strerror(errno.EPIPE))
         self._dismiss()
@@ -142,7 +142,7 @@ def zygote_of(guard: Guard) -> ZygoteClient:
 
 
 def _number(pidfd: int) -> int:
-    """Give the number of a process, as this side counts; 0 if that is not to be known."""
+    """Return a process's number on this side; 0 if unknown."""
     try:
         with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("Pid:")), 0)

@@ -1,15 +1,15 @@
-"""The questions that a peer has not answered yet: who waits for which answer, by name, and until when."""
+"""Unanswered requests to a peer: who waits for which answer, by name, and until when."""
 
 import asyncio
 from typing import Any
 
 
 class Questions:
-    """The open questions to one peer."""
+    """The open requests to one peer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._deadlines: dict[str, float] = {}  # of those that are open, in the loop's time
+        self._deadlines: dict[str, float] = {}  # of the open ones, in the loop's time
         self._clock: asyncio.TimerHandle | None = None  # not later than the first of them
         self.open: dict[str, asyncio.Future[Any]] = {}
 
@@ -23,30 +23,30 @@ class Questions:
         return future
 
     def take(self, name: str) -> "asyncio.Future[Any] | None":
-        """Close a question; gives who waits for its answer, unless nobody does (any more)."""
+        """Close a request; return its future, unless nobody waits (any more)."""
         future = self.open.pop(name, None)
         return None if future is None or future.done() else future
 
     def forget(self, name: str) -> None:
-        """Close a question that needs no answer any more."""
+        """Close a request that needs no answer any more."""
         self.open.pop(name, None)
         self._deadlines.pop(name, None)
 
     def fail(self, name: str, error: Exception) -> None:
-        """Fail whoever waits for an answer, if anybody does."""
+        """Fail the waiting future, if any."""
         if (future := self.take(name)) is not None:
             future.set_exception(error)
-            future.exception()  # whoever gave up waiting will not ask for it
+            future.exception()  # a caller that gave up will not retrieve it
 
     def fail_all(self, error: Exception) -> None:
-        """Fail everyone who waits: there will be no answers."""
+        """Fail all waiting futures: there will be no answers."""
         if self._clock is not None:
             self._clock.cancel()
         for name in list(self.open):
             self.fail(name, error)
 
     def _set_clock(self, when: float) -> None:
-        """See to deadlines then. One timer is enough for all: nearly every answer comes in time."""
+        """Schedule the deadline check. One timer is enough for all: nearly every answer comes in time."""
         if self._clock is not None:
             self._clock.cancel()
         self._clock = self._loop.call_at(when, self._look_at_the_clock)

@@ -1,7 +1,7 @@
-"""What a peer says: lines on a pipe become frames, whatever else it may write there.
+"""Read frames from a peer's pipe, tolerating anything else it may write there.
 
-A frame is one JSON object on one line. What is longer than allowed, or is no object, is skipped, counted and logged,
-and the next line is read.
+A frame is one JSON object on one line. A line that is too long, or not an object, is skipped, counted and logged, and
+the next line is read.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
-LEAST = 4_096  # bytes that are read at a time, from one whose frames take long
-TURN_S = 0.001  # how long the frames of one peer may hold up all others
-QUOTED = 80  # bytes of a line that is no frame
-LOOKED_AT = 512  # the same, where somebody looks for what it should have been
-LOGGED_FAULTS = 200  # bad lines that are logged; the rest is only counted, because writing costs more than sending
+LEAST = 4_096  # bytes read at a time from a peer whose frames take long
+TURN_S = 0.001  # how long the frames of one peer may delay all others
+QUOTED = 80  # bytes quoted of an invalid line
+LOOKED_AT = 512  # the same, for callers that want to know what it should have been
+LOGGED_FAULTS = 200  # invalid lines that are logged; the rest is only counted, because writing costs more than sending
 
-SURROGATE = b"\\ud"  # how half of a character outside the first plane is written
+SURROGATE = b"\\ud"  # how half of a character outside the BMP is written
 LONE = re.compile("[\ud800-\udfff]")  # what is left of one without its other half
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Unread(NamedTuple):
-    """A line that is no frame."""
+    """A line that is not a frame."""
 
-    part: bytes  # of the line: its start; of one that is too long, its end as well, once that has come
+    part: bytes  # the start of the line; if it is too long, also its end, once that has come
     why: str
     is_too_long: bool = False
     is_end: bool = False
@@ -40,7 +40,7 @@ Decode = Callable[[bytes], Any]  # raises one of UNREADABLE for what it does not
 
 
 class Counts(msgspec.Struct):
-    """What came in."""
+    """Counts of what was received."""
 
     frames: Counter[str] = msgspec.field(default_factory=Counter)
     malformed: int = 0
@@ -62,9 +62,9 @@ class Incoming:
         missed: Miss,
         decode: Decode | None = None,
     ) -> None:
-        """Begin to read. `closed` hears of the end, `missed` of each line that is no frame.
+        """Start reading. `closed` is called at the end, `missed` for each invalid line.
 
-        `decode` may read the frames that it knows into something else than an object, and raise for all others.
+        `decode` may decode the frames that it knows into something other than an object, and raise for all others.
         """
         self._fd = fd
         self._loop = loop
@@ -74,33 +74,33 @@ class Incoming:
         self._longest_line = longest_line
         self._missed = missed
         self._decode = decode
-        self._line = bytearray()  # what came of a line that is not over yet
+        self._line = bytearray()  # an incomplete line
         self._is_skipping = False
-        self._tail = b""  # the last that came of a line that is skipped
+        self._tail = b""  # the last part of a skipped line
         self._appetite = LEAST  # bytes to read at a time
-        self.is_muted = False  # what still comes is not heard
+        self.is_muted = False  # further input is ignored
         self.counts = Counts()
         self.resume()
 
     def pause(self) -> None:
-        """Read nothing until `resume`: what the peer says meanwhile waits in its pipe, and then it waits itself."""
+        """Stop reading until `resume`: the peer's output stays in its pipe, and then the peer blocks."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Read again."""
+        """Continue reading."""
         if self._fd >= 0:
             self._loop.add_reader(self._fd, self.read)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
 
     def read(self) -> bool:
-        """Read a chunk and deliver its lines; False if there is nothing now, or nothing more ever."""
+        """Read a chunk and deliver its lines; return False if there is nothing now, or at the end."""
         try:
             chunk = os.read(self._fd, self._appetite) if self._fd >= 0 else b""
         except BlockingIOError:
@@ -122,7 +122,7 @@ class Incoming:
         return True
 
     def _take(self, chunk: bytes) -> None:
-        """Deliver the lines that are whole now."""
+        """Deliver the complete lines."""
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             if self._is_skipping:
@@ -146,16 +146,16 @@ class Incoming:
 
     @property
     def is_amid_a_line(self) -> bool:
-        """Whether something came of a line that is not over yet."""
+        """Whether a line is incomplete."""
         return bool(self._line)
 
     def malformed(self, why: str) -> None:
-        """Count a line that is no frame, and say so in the log."""
+        """Count and log an invalid line."""
         self.counts.malformed += 1
         self._complain(why)
 
     def _deliver(self, line: bytes) -> None:
-        """Decode a line and pass it on. What is no frame is counted and survived."""
+        """Decode a line and pass it on. Invalid lines are counted and skipped."""
         if self.is_muted:
             return
         if len(line) > self._longest_line:
@@ -166,7 +166,7 @@ class Incoming:
             try:
                 known = self._decode(line)
             except UNREADABLE:
-                pass  # then it is an object as any other
+                pass  # then it is an ordinary object
             else:
                 self._receive(known)
                 return
@@ -182,7 +182,7 @@ class Incoming:
         self._receive(frame)
 
     def _miss(self, line: bytes, why: str) -> None:
-        """Take note of a line that is no frame; the log alone has a part of it, which may hold secrets."""
+        """Record an invalid line; only the log quotes it, because it may contain secrets."""
         self.malformed(f"{why}: {_quoted(line)}" if line.strip() else why)
         self._missed(Unread(line[:LOOKED_AT], why))
 
@@ -192,7 +192,7 @@ class Incoming:
         self._missed(Unread(bytes(line[:LOOKED_AT]), self._excess, is_too_long=True))
 
     def _miss_end(self, line: bytes) -> None:
-        """Say how a line ended that was too long: some write last what it is."""
+        """Report the end of a line that was too long: some peers put the type last."""
         if not self.is_muted:
             self._missed(Unread(line[-LOOKED_AT:], self._excess, is_too_long=True, is_end=True))
 
@@ -203,22 +203,22 @@ class Incoming:
     def _complain(self, why: str) -> None:
         faults = self.counts.malformed + self.counts.too_long
         if faults <= LOGGED_FAULTS:
-            rest = "; more of the kind are only counted" if faults == LOGGED_FAULTS else ""
+            rest = "; further ones are only counted" if faults == LOGGED_FAULTS else ""
             self._log(f"[anyplug] {why}{rest}\n".encode())
 
 
 def _read(line: bytes) -> Any:
-    """Read a line as JSON; raises one of UNREADABLE.
+    """Decode a line as JSON; raises one of UNREADABLE.
 
-    Text that was cut in the middle of a character is read all the same, with a mark in its place: half of a pair of
-    surrogates, as JavaScript writes it, or bytes that are no UTF-8.
+    Text cut in the middle of a character is accepted, with a replacement mark: half of a surrogate pair, as JavaScript
+    writes it, or invalid UTF-8.
     """
     try:
         return msgspec.json.decode(line)
     except UNREADABLE:
         if line.isascii() and SURROGATE not in line.lower():
             raise
-        import json  # 10 ms, and few lines need it
+        import json  # takes 10 ms to import, and few lines need it
 
         try:
             whole = json.dumps(
@@ -236,5 +236,5 @@ def _refuse(constant: str) -> None:
 
 
 def _quoted(line: bytes) -> str:
-    """Return the beginning of a line, for people who look for where it was printed."""
+    """Quote the beginning of a line, to help find where it was printed."""
     return ascii(line[:QUOTED].decode(errors="replace")) + ("…" if len(line) > QUOTED else "")

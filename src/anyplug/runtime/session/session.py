@@ -1,13 +1,13 @@
 """One long-lived peer: newline-delimited JSON both ways, over the pipes of a child process.
 
-Frames are delivered in order; an owner who cannot follow may pause them. `incoming` says what a frame is, and
-`outgoing` how a peer is written to that does not read. While more than LARGEST_BUFFER waits for it, it is sent nothing
-more. One that closes its end and lives on is given up. When the peer ends, everyone who waits for it fails at once.
+Frames are delivered in order; a slow owner may pause them. `reader` defines frames, and `writer` how to write to a peer
+that does not read. While more than LARGEST_BUFFER is unread, nothing more is sent. A peer that closes its end but keeps
+running is given up. When the peer ends, all waiting requests fail at once.
 
-A peer that has just answered within QUICK_S, and is the only one that is asked anything, is waited for awake.
+If a peer last answered within QUICK_S, and has the only open request, we wait for it without sleeping.
 
-The order of an orderly end: a last frame, stdin closed, STOP_S, SIGTERM, TERM_S, SIGKILL. All to the whole
-group, and what is left of the group when the process has ended is killed.
+An orderly end: a last frame, stdin closed, STOP_S, SIGTERM, TERM_S, SIGKILL. All to the whole group, and the rest of
+the group is killed when the process has ended.
 """
 
 import asyncio
@@ -30,28 +30,28 @@ from anyplug.runtime.session.reader import LONE, Decode, Incoming, Miss, Receive
 from anyplug.runtime.session.stderr import LastWords, Sieve
 from anyplug.runtime.session.writer import Outgoing
 
-LONGEST_LINE = 4 << 20  # bytes, as zot has it
-LARGEST_BUFFER = 16 << 20  # bytes of a frame; and those that may wait for the peer to read before one more is added
-CROWDED = f"more than {LARGEST_BUFFER >> 20} MiB wait for it to be read"
-ROOM_STEP_S = 0.005  # between looks whether it has read some of it
-DEAF_S = 1.0  # how long a peer may live on when it has closed its stdin or stdout
-STOP_S = 2.0  # how long a peer may take to leave when asked
+LONGEST_LINE = 4 << 20  # bytes, as in zot
+LARGEST_BUFFER = 16 << 20  # bytes of a frame; and unread bytes before one more is added
+CROWDED = f"more than {LARGEST_BUFFER >> 20} MiB are waiting to be read by it"
+ROOM_STEP_S = 0.005  # between checks whether it has read some of it
+DEAF_S = 1.0  # how long a peer may run after closing its stdin or stdout
+STOP_S = 2.0  # how long a peer may take to exit when asked
 TERM_S = 1.0  # and after SIGTERM
 KILL_S = 5.0  # and after SIGKILL, in uninterruptible sleep
-# To sleep until an answer comes, and to be woken, takes some 50 µs, and what runs then runs with cold caches: awake, a
-# call takes two thirds of the time, and no more of the processor.
+# Sleeping until an answer comes takes some 50 µs, with cold caches afterwards: without sleeping, a call takes two
+# thirds of the time, and no more CPU.
 QUICK_S = 0.0002
-DRAIN_LIMIT = 256  # chunks read after the end, in case a grandchild goes on writing
+DRAIN_LIMIT = 256  # chunks read after the end, in case a grandchild keeps writing
 
 
-SEPARATOR = "\u2028".encode()[:2]  # with which the separators of lines and paragraphs begin
+SEPARATOR = "\u2028".encode()[:2]  # the first bytes of the line and paragraph separators
 
 _encode = msgspec.json.Encoder().encode
 _sessions: set["Session"] = set()  # that have not ended
 
 
 class PeerGone(Exception):
-    """The peer has ended, or was given up. The text says how."""
+    """The peer has ended, or was given up. The text tells how."""
 
     def __init__(self, reason: str, exit_code: int | None = None, stderr: str = "") -> None:
         super().__init__(reason)
@@ -61,19 +61,19 @@ class PeerGone(Exception):
 
 
 class NotSent(Exception):
-    """A frame was not sent, and the peer is as it was. The text says why."""
+    """A frame was not sent, and the peer is unaffected. The text tells why."""
 
 
 class FrameTooLong(NotSent):
-    """The frame is more than may ever wait for the peer."""
+    """The frame is larger than what may ever be buffered."""
 
 
 class Crowded(NotSent):
-    """Too much waits for the peer already."""
+    """Too much is already waiting for the peer."""
 
 
 class Session:
-    """A started peer. All its methods belong to the event loop's thread."""
+    """A running peer. All its methods belong to the event loop's thread."""
 
     def __init__(
         self,
@@ -90,19 +90,18 @@ class Session:
     ) -> None:
         """Start it; raises OSError if it cannot be started.
 
-        `receive`, `ended` and `missed`, which hears of a line that is no frame, are called on the loop. Frames are
-        objects, but for those that `decode` knows.
-        What it says on stderr passes through the `sieve` before anybody sees it.
+        `receive`, `ended` and `missed`, for lines that are not frames, are called on the loop. Frames are objects,
+        except for those that `decode` knows. Its stderr passes through the `sieve` first.
         """
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()  # in which frames are received, whoever waits for them
+        self._context = contextvars.copy_context()  # in which frames are received, whatever task waits for them
         self._ended = ended
         self._log = log
         self._questions = Questions(self._loop)
-        self._asked = 0.0  # when it was last sent something, in the loop's time
-        self._is_quick = False  # it answered within QUICK_S when it was last asked just one thing
-        self._may_stay_awake = _processors() > 1  # it cannot answer while we wait awake on the only one
-        self._deaf: asyncio.TimerHandle | None = None  # gives it up, if it has closed a pipe and lives on
+        self._asked = 0.0  # when something was last sent, in the loop's time
+        self._is_quick = False  # it answered its last single request within QUICK_S
+        self._may_stay_awake = _processors() > 1  # on a single CPU it cannot answer while we wait
+        self._deaf: asyncio.TimerHandle | None = None  # gives it up if it closed a pipe and keeps running
         self._gone: PeerGone | None = None
         self._given_up = ""
         self._left: asyncio.Future[None] = self._loop.create_future()
@@ -138,32 +137,32 @@ class Session:
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a request is open."""
         return bool(self._questions.open)
 
     @property
     def pid(self) -> int | None:
-        """The peer's process, where it is known."""
+        """The peer's process, if known."""
         return self._child.pid
 
     @property
     def stderr_end(self) -> str:
-        """The last that it said on stderr."""
+        """The end of its stderr."""
         return self._last_words.end
 
     @property
     def is_amid_a_line(self) -> bool:
-        """Whether it has begun a line and not ended it yet."""
+        """Whether it has written part of a line."""
         return self._incoming.is_amid_a_line
 
     def expects(self, name: str) -> bool:
-        """Whether somebody waits for the answer of that name."""
+        """Return whether an answer of that name is awaited."""
         return name in self._questions.open
 
     async def ask(self, name: str, frame: Any, timeout_s: float | None) -> Any:
-        """Send a question, once there is room for it, and wait for the answer of that name.
+        """Send a request, once there is room for it, and wait for the answer of that name.
 
-        Raises TimeoutError, PeerGone, NotSent, or what the question was failed with.
+        Raises TimeoutError, PeerGone, NotSent, or the error that the request was failed with.
         """
         left_s = await self.wait_for_room(timeout_s) if self.is_crowded else timeout_s
         future = self.expect(name, left_s)
@@ -194,13 +193,13 @@ class Session:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits for the peer that it is sent nothing more."""
+        """Whether so much is unread that nothing more is sent."""
         return self._outgoing.waiting > LARGEST_BUFFER
 
     async def wait_for_room(self, within_s: float | None) -> float | None:
-        """Wait until the peer has read what waits for it, or is gone; give what is left of the time.
+        """Wait until the peer has read what is waiting, or is gone; return the remaining time.
 
-        Raises Crowded if there is nothing left.
+        Raises Crowded if none remains.
         """
         until = self._loop.time() + within_s if within_s is not None else math.inf
         while self.is_crowded and self._gone is None:
@@ -214,11 +213,11 @@ class Session:
         if self._gone is not None:
             raise self._gone
         if not self._questions.open:
-            self._last_words.heed()  # what it said about earlier questions is not why it ends
+            self._last_words.heed()  # its stderr about earlier requests is not why it ends
         return self._questions.expect(name, timeout_s)
 
     def answer(self, name: str, value: Any) -> bool:
-        """Hand an answer to who waits for it; False if nobody does (any more)."""
+        """Deliver an answer; return False if nobody waits for it (any more)."""
         future = self._questions.take(name)
         if future is None:
             return False
@@ -227,7 +226,7 @@ class Session:
         return True
 
     def fail(self, name: str, error: Exception) -> None:
-        """Fail whoever waits for the answer of that name, if anybody does."""
+        """Fail the request of that name, if it is open."""
         self._questions.fail(name, error)
 
     def forget(self, name: str) -> None:
@@ -235,19 +234,19 @@ class Session:
         self._questions.forget(name)
 
     def pause(self) -> None:
-        """Read no frames until `resume`: what the peer says meanwhile waits in its pipe, and then it waits itself."""
+        """Stop reading frames until `resume`: the peer's output stays in its pipe, and then the peer blocks."""
         self._incoming.pause()
 
     def resume(self) -> None:
-        """Read frames again."""
+        """Continue reading frames."""
         self._incoming.resume()
 
     def malformed(self, why: str) -> None:
-        """Count a line that is no frame, and say so in the log."""
+        """Count and log an invalid line."""
         self._incoming.malformed(why)
 
     def give_up(self, reason: str) -> None:
-        """End a peer that cannot be worked with, and listen no more; whoever waits learns the reason."""
+        """End a peer that is unusable, and ignore its output; waiting requests fail with the reason."""
         if self._gone is None and not self._given_up:
             self._given_up = reason
             self._incoming.is_muted = True
@@ -258,25 +257,25 @@ class Session:
         await asyncio.wait((self._left,), timeout=KILL_S)
 
     async def stop(self, goodbye: Any = None) -> None:
-        """Let the peer leave in order, and end it if it does not. To be shielded by the caller."""
+        """Let the peer exit in order, and kill it if it does not. Must be shielded by the caller."""
         if self._gone is None:
             try:
                 if goodbye is not None:
                     self.send(goodbye)
             except (PeerGone, NotSent):
-                pass  # then the end of its stdin says it
+                pass  # then the end of its stdin tells it
             self._outgoing.close_when_sent()
             for number, grace in ((None, STOP_S), (signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
                 if number is not None:
-                    self._log(f"[anyplug] it does not leave by itself: {signal.Signals(number).name}\n".encode())
+                    self._log(f"[anyplug] it does not exit by itself: {signal.Signals(number).name}\n".encode())
                     self._child.signal(number)
                 await asyncio.wait((self._left,), timeout=grace)
                 if self._left.done():
                     return
-            self._finish(Finished(ending="lost", reason="it does not end, even after SIGKILL"))
+            self._finish(Finished(ending="lost", reason="it does not exit, even after SIGKILL"))
 
     def _open(self, program: Program, spawn: Spawn) -> tuple[int, int, int]:
-        """Start the child; gives our ends of its stdin, stdout and stderr."""
+        """Start the child; return our ends of its stdin, stdout and stderr."""
         pipes = open_pipes()
         try:
             for fd in pipes.ours:
@@ -292,13 +291,13 @@ class Session:
         return pipes.ours
 
     def _wait_awake(self) -> None:
-        """Wait for the answer to the only question that is open, as long as it should take."""
+        """Wait without sleeping for the answer to the only open request, as long as it should take."""
         if not self._may_stay_awake or any(other.is_asked for other in tuple(_sessions) if other is not self):
             return
         until = self._asked + QUICK_S
         while len(self._questions.open) == 1 and not self._incoming.read():
             if self._loop.time() > until:
-                self._is_quick = False  # until it answers soon again
+                self._is_quick = False  # until it answers quickly again
                 return
 
     def _give_up_soon(self, reason: str) -> None:
@@ -306,13 +305,13 @@ class Session:
             self._deaf = self._loop.call_later(DEAF_S, self.give_up, reason)
 
     def _look(self) -> None:
-        """Something happened to the child."""
+        """Handle an event of the child."""
         finished = self._child.poll()
         if finished is not None:
             self._finish(finished)
 
     def _finish(self, finished: Finished) -> None:
-        """Deliver what is left in the pipes, then tell everyone that it is over."""
+        """Deliver what is left in the pipes, then report the end."""
         self._loop.remove_reader(self._child.fd)
         _sessions.discard(self)
         for read in (self._last_words.read, self._incoming.read):
@@ -334,14 +333,14 @@ class Session:
 
 
 def _written(frame: Any) -> bytes:
-    """Write a frame on one line, also for those who take other characters for line breaks, as Python may.
+    """Encode a frame as one line, also for readers with other ideas of line breaks, such as Python.
 
-    Half of a character, which cannot be written, becomes a mark.
+    Half a character, which cannot be encoded, becomes a replacement mark.
     """
     try:
         line = _encode(frame)
     except UnicodeEncodeError:
-        import json  # 10 ms, and few frames need it
+        import json  # takes 10 ms to import, and few frames need it
 
         line = LONE.sub("\ufffd", json.dumps(frame, ensure_ascii=False, separators=(",", ":"))).encode()
     if SEPARATOR in line:
@@ -350,12 +349,12 @@ def _written(frame: Any) -> bytes:
 
 
 def _processors() -> int:
-    """Count those that we may use."""
+    """Count the CPUs that we may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _how(finished: Finished) -> str:
-    """Say how a process ended."""
+    """Describe how a process ended."""
     if finished.exit_code is None:
         return finished.reason or "it is gone"
     if finished.exit_code < 0:

@@ -1,4 +1,4 @@
-"""What a peer says on stderr: goes to the log as it comes, and its end is kept for messages."""
+"""A peer's stderr: log it as it comes, and keep its end for messages."""
 
 import asyncio
 import os
@@ -11,10 +11,10 @@ KEPT = 4_096  # bytes of the end
 
 
 class Sieve(Protocol):
-    """What a stream passes through, which may hold some of it back for a while."""
+    """A filter for a stream, which may hold some of it back for a while."""
 
     def feed(self, chunk: bytes, /) -> bytes:
-        """Take what came; give what comes out."""
+        """Add a chunk; return what comes out."""
         ...
 
     def end(self) -> bytes:
@@ -28,33 +28,33 @@ class LastWords:
     def __init__(
         self, fd: int, loop: asyncio.AbstractEventLoop, log: Callable[[bytes], None], sieve: Sieve | None
     ) -> None:
-        """Begin to read. All passes through the `sieve` before anybody sees it."""
+        """Start reading. Everything passes through the `sieve` first."""
         self._fd = fd
         self._loop = loop
         self._log = log
         self._sieve = sieve
         self._end = b""
         self._size = 0  # bytes so far
-        self._heeded_from = 0  # bytes that came before
+        self._heeded_from = 0  # bytes before `heed`
         loop.add_reader(fd, self.read)
 
     @property
     def end(self) -> str:
-        """The last that it said."""
+        """The end of its stderr."""
         return self._end.decode(errors="replace")
 
     @property
     def news(self) -> str:
-        """The same, without what it said before `heed`."""
+        """The same, without what came before `heed`."""
         kept_from = self._size - len(self._end)
         return self._end[max(0, self._heeded_from - kept_from) :].decode(errors="replace").strip()
 
     def heed(self) -> None:
-        """Take what it says from now on for news."""
+        """Treat further output as news."""
         self._heeded_from = self._size
 
     def read(self) -> bool:
-        """Read a chunk; False if there is nothing now, or nothing more ever."""
+        """Read a chunk; return False if there is nothing now, or at the end."""
         try:
             chunk = os.read(self._fd, CHUNK) if self._fd >= 0 else b""
         except BlockingIOError:
@@ -66,7 +66,7 @@ class LastWords:
         return True
 
     def close(self) -> None:
-        """Read no more, and let go of what was held back."""
+        """Stop reading, and release what was held back."""
         self._close()
         if self._sieve is not None:
             self._keep(self._sieve.end())

@@ -1,14 +1,14 @@
-"""What a peer is told: writing never blocks, and what it does not read yet waits in a buffer.
+"""Write to a peer without blocking; what it has not read yet waits in a buffer.
 
-A peer that reads nothing for STALL_S is given up. Whoever writes looks at how much waits.
+A peer that reads nothing for STALL_S is given up. Callers check how much is waiting.
 """
 
 import asyncio
 import os
 from collections.abc import Callable
 
-STALL_S = 5.0  # how long a peer may read nothing while something waits for it
-LARGEST_DELAYED = 65_536  # bytes that may wait for the end of the loop's turn; the capacity of a Linux pipe
+STALL_S = 5.0  # how long a peer may read nothing while something is waiting
+LARGEST_DELAYED = 65_536  # bytes that may wait for the end of the loop's iteration; the capacity of a Linux pipe
 
 
 class Outgoing:
@@ -22,33 +22,33 @@ class Outgoing:
         give_up: Callable[[str], None],
         closed: Callable[[], None],
     ) -> None:
-        """Take the pipe. `give_up` is told that the peer stalls, `closed` that it will read no more."""
+        """Take the pipe. `give_up` is called if the peer stalls, `closed` when it will read no more."""
         self._fd = fd
         self._loop = loop
         self._give_up = give_up
         self._closed = closed
         self._unsent = bytearray()
         self._is_due = False  # the loop is about to flush
-        self._is_blocked = False  # the peer's pipe is full, and the loop says when it is not
+        self._is_blocked = False  # the peer's pipe is full, and the loop reports when it is not
         self._stall: asyncio.TimerHandle | None = None
         self.is_open = True
-        self.is_closing = False  # nothing more is to come
+        self.is_closing = False  # nothing more will be written
 
     @property
     def waiting(self) -> int:
-        """How many bytes the peer has not read yet."""
+        """The number of bytes that the peer has not read yet."""
         return len(self._unsent)
 
     def write(self, data: bytes, *, at_once: bool) -> None:
-        """Send bytes, at once or together with what else is sent in this turn.
+        """Send bytes, at once or together with others of this iteration.
 
-        A peer that has nothing to do gets them at once; one that has work is woken once for all of them.
+        An idle peer gets them at once; a busy one is woken once for all of them.
         """
         if at_once and not self._unsent and self.is_open:
             try:
                 data = data[os.write(self._fd, data) :]
             except OSError:
-                pass  # the pipe is full, or broken: below is what follows from that
+                pass  # the pipe is full, or broken: handled below
             if not data:
                 return
         self._unsent += data
@@ -66,7 +66,7 @@ class Outgoing:
             self.close()
 
     def close(self) -> None:
-        """Close now, whatever waits."""
+        """Close now, whatever is waiting."""
         self._watch_for_a_stall(on=False)
         if self.is_open:
             self.is_open = False
@@ -74,7 +74,7 @@ class Outgoing:
             os.close(self._fd)
 
     def _flush(self) -> None:
-        """Write what fits, and come back for the rest."""
+        """Write what fits, and schedule the rest."""
         self._is_due = False
         if not self.is_open:
             return
@@ -92,7 +92,7 @@ class Outgoing:
             return
         except OSError:
             self._unsent.clear()
-            self._closed()  # mostly it is ending, and then its end comes first
+            self._closed()  # usually it is ending, and then its end is reported first
         if self._is_blocked:
             self._is_blocked = False
             self._loop.remove_writer(self._fd)

@@ -1,4 +1,4 @@
-"""Answers with what is no result."""
+"""Answers with an invalid result."""
 from rpc import answer, calls
 
 for call in calls():

@@ -1,11 +1,11 @@
-"""Takes the layers that an order names, once, and applies those that belong to a thread to each thread that starts.
+"""Apply the layers that an order names: some once, some to each thread that starts programs.
 
-Part of the spawner, and of nothing else: the standard library only.
+Part of the spawner only: standard library only.
 """
 
 from __future__ import annotations
 
-import _socket  # `socket` takes 4 ms
+import _socket  # `socket` takes 4 ms to import
 import errno
 import os
 import resource
@@ -16,23 +16,23 @@ from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
 from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, Shelf
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-BROKER = "broker"  # held like a layer, for those who were granted folders to write to
-FRESH_RULES = 64  # starts with folders of their own, until the rules of the first ones are forgotten
+BROKER = "broker"  # treated like a layer, for plugins that were granted writable folders
+FRESH_RULES = 64  # starts with their own folders, until the rules of the first ones are forgotten
 BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
-# A grant of the root folder is about files. What the kernel itself shows there has to be named: the whole disk can be
-# read through its device, and root's switches in /proc and /sys ask for no capability.
+# A grant of the root folder is about files. The kernel's own trees must be named: the whole disk can be read through
+# its device, and root's switches in /proc and /sys require no capability.
 NO_FILES = ("/dev", "/proc", "/sys")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
 
 class Order:
-    """What is to be held. The fields of a profile, and the layers that are wanted. Never changed."""
+    """What to enforce: the fields of a profile, and the wanted layers. Immutable."""
 
     layers: tuple[str, ...]
     readable: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Order:
     executable: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()  # folders above hidden paths; found here, in no profile
+    pinned: tuple[str, ...] = ()  # folders above hidden paths; computed here, not in a profile
     code: tuple[str, ...] = ()
     private_tmp: bool = False
     network: seccomp.Network = "none"
@@ -53,52 +53,54 @@ class Order:
     named: tuple[str, ...] = ()
     exact: tuple[str, ...] = ()
     limits: Mapping[str, int]
-    shown: Mapping[str, Any] | None = None  # how the plugin's own folder is, if from a snapshot (`shelf`)
-    recorded: bool = False  # the host wants to hear what programs open, execute and connect to
+    shown: Mapping[str, Any] | None = (
+        None  # how the plugin's own folder is shown, if from a snapshot (`own_folder_mount`)
+    )
+    recorded: bool = False  # the host wants to know what programs open, execute and connect to
 
     def __init__(self, layers: tuple[str, ...], **given: Any) -> None:
-        if unknown := given.keys() - Order.__annotations__.keys():  # what nobody knows nobody would hold
+        if unknown := given.keys() - Order.__annotations__.keys():  # an unknown field would not be enforced
             raise TypeError(f"an order has no {', '.join(sorted(unknown))}")
         self.layers = layers
         self.limits = {}
         vars(self).update(given)
 
     def but(self, **changes: Any) -> Order:
-        """Give another, with these changes."""
+        """Return a copy with these changes."""
         return Order(**(vars(self) | changes))
 
 
 class Confinement:
-    """Takes the layers of an order, once, and applies those that belong to a thread to each thread that starts."""
+    """Applies the layers of an order: some once, some to each thread that starts programs."""
 
     def __init__(self, order: Order) -> None:
-        self.home = order.hidden[0] if order.hidden else ""  # of the host's
+        self.home = order.hidden[0] if order.hidden else ""  # the host's
         self.order = self._real(order)
         self.held: list[str] = []
         self.refused: dict[str, str] = {}
         self._user_namespace = False
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
-        self._to_cover: dict[str, tuple[int, int]] = {}  # what hidden paths led to before they were covered
+        self._to_cover: dict[str, tuple[int, int]] = {}  # the targets of hidden paths before they were covered
         self._filter = b""
         self.shelf: Shelf | None = None
         self._rules: landlock.Ruleset | None = None
         self._narrow: landlock.Ruleset | None = None  # for programs whose changes a broker makes
         self._added = 0
-        self.cpu = ""  # by what its processes are counted as one (`cpu_share`)
+        self.cpu = ""  # how its processes are counted as one (`cpu_share`)
         self.proc = "/proc"  # one that the spawner can write to
         self._channels: dict[int, _socket.socket] = {}  # by the process of a broker
-        self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
+        self.doorway: _socket.socket | None = None  # for the host's proxy, if there is one
 
     def leave(self) -> None:
-        """Leave the machine's namespaces, as many as we are let."""
+        """Leave the machine's namespaces, as many as permitted."""
         wanted = [
             (name, flag)
             for name, flag in (
                 ("mounts", syscalls.CLONE_NEWNS),
                 ("pids", syscalls.CLONE_NEWPID),
                 ("network", syscalls.CLONE_NEWNET),
-                ("ipc", syscalls.CLONE_NEWIPC),  # given up first: the filter refuses the calls in any case
+                ("ipc", syscalls.CLONE_NEWIPC),  # dropped first if refused: the filter refuses the calls in any case
             )
             if name in self.order.layers
         ]
@@ -112,12 +114,12 @@ class Confinement:
                 return
 
     def take(self) -> None:
-        """Take the other layers; raises OSError where one that was wanted breaks half-way."""
+        """Apply the other layers; raises OSError if a wanted one fails half-way."""
         if self.order.network == "hosts" and "network" in self.held:
             self._open_doorway()
         if "mounts" in self.held:
             mounts.keep_to_itself()
-            os.close(syscalls.clone_tree("/proc"))  # a kernel without this call holds no mounts of ours
+            os.close(syscalls.clone_tree("/proc"))  # without this call the mounts of ours cannot be made
         if "pids" in self.held:
             mounts.see_own_processes_only()
         self._share_cpu()
@@ -141,7 +143,7 @@ class Confinement:
         self._prepare_broker()
 
     def _prepare_broker(self) -> None:
-        """Hold protected paths where something was granted and the kernel can; else the grants hold as they are."""
+        """Prepare to protect paths in granted folders if the kernel can; otherwise the grants apply as they are."""
         if not self.order.brokered:
             return
         lacking = broker.shortfall()
@@ -157,7 +159,7 @@ class Confinement:
         self.held.append(BROKER)
 
     def prepare(self, request: dict[str, Any]) -> list[tuple[int, str]]:
-        """Get what a start needs that its thread could not get any more: trees to attach, and rules for them."""
+        """Get what a start needs and its thread could no longer get: trees to attach, and rules for them."""
         trees = [(self._outer(request["tmp"]), mounts.TMP)] if request["tmp"] else []
         if trees:
             visible = self._below_tmp if self._outer_tmp >= 0 else request["visible"]
@@ -176,7 +178,7 @@ class Confinement:
         return trees
 
     def _allow_for_one(self, own_tmp: list[int], laid: list[int], writable: list[str]) -> None:
-        """Add rules for what one start has to itself; those of earlier ones are forgotten now and then."""
+        """Add rules for one start's own folders; those of earlier starts are dropped now and then."""
         if self._rules is None:
             return
         self._added += 1
@@ -195,13 +197,13 @@ class Confinement:
             self._rules.allow_opened(tree, landlock.RUN)
 
     def outer_path(self, path: str) -> str:
-        """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
+        """Return the path of a folder of the machine's, which may be in the /tmp that is covered here."""
         if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, mounts.TMP)}"
         return path
 
     def arrange(self, trees: list[tuple[int, str]]) -> None:
-        """Give the thread that calls this a working folder of its own, and the mounts that it brought."""
+        """Separate the calling thread's working folder from the others', and attach its mounts."""
         syscalls.unshare(syscalls.CLONE_NEWNS if trees else syscalls.CLONE_FS)
         for tree, path in trees:
             if path != mounts.TMP:
@@ -215,11 +217,11 @@ class Confinement:
 
     @property
     def lays_code(self) -> bool:
-        """Whether each start gets a view of its own of the plugin's folder."""
+        """Whether each start gets its own view of the plugin's folder."""
         return self.shelf is not None and self.shelf.is_laid
 
     def go_to(self, folder: str) -> None:
-        """Enter the working folder, which the program need not be allowed to look into."""
+        """Enter the working folder, which the program may not be allowed to list."""
         if self.shelf is not None and not self.shelf.is_in_place():
             raise OSError(errno.ESTALE, UNSAFE)
         try:
@@ -227,17 +229,17 @@ class Confinement:
         except FileNotFoundError:
             if self._outer_tmp < 0 or not mounts.is_below(folder, mounts.TMP):
                 raise
-            os.makedirs(folder)  # it lies in the machine's /tmp, which is covered
+            os.makedirs(folder)  # it is in the machine's /tmp, which is covered
             os.chdir(folder)
 
     def confine(self, request: dict[str, Any]) -> tuple[list[int], int]:
-        """Confine the thread that calls this, for good.
+        """Confine the calling thread permanently.
 
-        Give what the host needs to listen, where that is wanted: a listener, and a socket to the broker if there is
-        one; and the broker's process, else 0.
+        Return what the host needs to listen, if requested: a listener, and a socket to the broker if there is one; and
+        the broker's process, else 0.
         """
         if self.cpu:
-            os.nice(cpu_share.NICE)  # of this thread, and of what it starts: the spawner itself must not be held up
+            os.nice(cpu_share.NICE)  # of this thread and what it starts: the spawner itself must not be slowed down
         if self._rules is not None or self._filter:
             syscalls.prctl("no_new_privs", syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if self._rules is not None:
@@ -251,7 +253,7 @@ class Confinement:
         return [], 0
 
     def _confine_with_broker(self, request: dict[str, Any]) -> tuple[list[int], int]:
-        """Fork the broker in the wider domain, and go on in the narrower one."""
+        """Fork the broker in the wider domain, and continue in the narrower one."""
         assert self._narrow is not None
         order = self.order
         tmp = (mounts.TMP,) if request["tmp"] or (order.private_tmp and "read-only" in self.held) else ()
@@ -266,11 +268,11 @@ class Confinement:
         if order.recorded:
             return [listener, channel.detach()], pid
         os.close(listener)
-        self._channels[pid] = channel  # while it is open, the broker knows that we are there
+        self._channels[pid] = channel  # while it is open, the broker knows that we exist
         return [], pid
 
     def _own_names(self, request: dict[str, Any]) -> list[str]:
-        """Give the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
+        """Return the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
         own = (*self._own, *request["writable"], *filter(None, [request["tmp"]]))
         home = os.path.realpath(self.home) if self.home else ""
         ours = [self.home] if home else []
@@ -278,14 +280,14 @@ class Confinement:
 
     @property
     def _own(self) -> tuple[str, ...]:
-        """The folders in which programs make changes themselves, though they may lie in a granted one."""
+        """The folders in which programs make changes themselves, even if they are in a granted one."""
         own = tuple(path for path in self.order.measured if path in self.order.writable)
-        # What is written over a snapshot lands in a measured folder, and is written by another name.
+        # Writes over a snapshot go to a measured folder, under another name.
         return (*own, self.shelf.own) if self.shelf is not None and self.shelf.is_overlaid else own
 
     @property
     def _tmp_is_direct(self) -> bool:
-        """Whether programs write to their /tmp themselves: rules there count for granted folders below it, too."""
+        """Return whether programs write to their /tmp directly: rules there also apply to granted folders below it."""
         return not any(mounts.is_below(path, mounts.TMP) or path == mounts.TMP for path in self.order.brokered)
 
     def let_go(self, pid: int) -> None:
@@ -296,7 +298,7 @@ class Confinement:
 
     @staticmethod
     def _real(order: Order) -> Order:
-        """Follow links, and leave out what is not there: rules and mounts are about what a path leads to now."""
+        """Resolve links and drop missing paths: rules and mounts are about what a path leads to now."""
         readable, writable, executable = (
             _existing(paths, order.exact) for paths in (order.readable, order.writable, order.executable)
         )
@@ -316,9 +318,9 @@ class Confinement:
         )
 
     def hidden_names(self) -> HiddenNames | None:
-        """Watch what is covered, where programs could see it if it were not; None if there is nothing to watch."""
+        """Watch what is covered, where programs could see it otherwise; None if there is nothing to watch."""
         order = self.order
-        if "read-only" not in self.held:  # what appears later is in no rule, and so not seen
+        if "read-only" not in self.held:  # what appears later is in no rule, and so not visible
             return None
         opened = (*order.readable, *order.writable)
         named = {*opened, *order.executable}
@@ -330,7 +332,7 @@ class Confinement:
         )
         try:
             return HiddenNames(paths, order.hidden) if paths else None
-        except OSError:  # as many watches as the machine has: the next start has another sandbox in any case
+        except OSError:  # the machine is out of watches: the next start gets a new sandbox in any case
             return None
 
     def _outer(self, path: str) -> int:
@@ -344,7 +346,7 @@ class Confinement:
         return tree
 
     def _open_doorway(self) -> None:
-        """Listen in the empty network: a socket stays in the one where it was made, whoever serves it."""
+        """Listen in the empty network: a socket stays in the namespace where it was created."""
         try:
             mounts.bring_up_loopback()
             doorway = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
@@ -418,7 +420,7 @@ class Confinement:
             scopes = landlock.SCOPE_SIGNALS | (0 if order.unix else landlock.SCOPE_ABSTRACT_SOCKETS)
         rules = landlock.Ruleset(ports=ports, scopes=scopes)
         covered = "read-only" in self.held
-        # Code of a plugin that does not write beside itself stays out of what it may write to, mounts or not.
+        # Code of a plugin that does not write next to it is not writable, mounts or not.
         kept = tuple(path for path in order.code if not any(mounts.is_below(path, own) for own in order.measured))
         for paths, rights, left_out in (
             (order.executable, landlock.RUN, order.hidden),
@@ -440,10 +442,10 @@ class Confinement:
         self._rules, self._added = rules, 0
 
     def _make_narrow_rules(self) -> None:
-        """Allow changes in the plugin's own folders only; in those that were granted, the broker makes them."""
+        """Allow changes only in the plugin's own folders; in granted ones the broker makes them."""
         order = self.order
         scopes = 0
-        if landlock.version() >= landlock.SINCE_SCOPES:  # so that the broker cannot be ended either
+        if landlock.version() >= landlock.SINCE_SCOPES:  # so that the broker cannot be killed either
             scopes = landlock.SCOPE_SIGNALS | (0 if order.unix else landlock.SCOPE_ABSTRACT_SOCKETS)
         rules = landlock.Ruleset(ports=None, scopes=scopes, about=landlock.CHANGE)
         files = (path for path in order.writable if not os.path.isdir(path))  # each of them named by a grant
@@ -468,9 +470,9 @@ class Confinement:
 
 
 def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Give rules for a folder that leave out what is hidden, where no mount can cover it.
+    """Return rules for a folder that leave out what is hidden, where no mount can cover it.
 
-    The names in the folders above it can be listed; a file that is made there later is not seen.
+    The names in its parent folders can be listed; a file that is created there later is not visible.
     """
     if not any(mounts.is_below(folder, path) for folder in hidden):
         return [(path, rights)]
@@ -488,7 +490,7 @@ def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str,
 
 
 def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> Iterator[str]:
-    """Yield the folders between what may be written to and what is hidden in there, or would be if it existed.
+    """Yield the folders between a writable folder and what is hidden in it, or would be if it existed.
 
     If they could be renamed, another folder could be put in the hidden one's place.
     """
@@ -501,9 +503,9 @@ def _without(hidden: tuple[str, ...], paths: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _led_to(path: str) -> str:
-    """Give what a path leads to; empty if it leads nowhere.
+    """Return a path's target; empty if there is none.
 
-    The kernel follows links in a fifth of the time that `realpath` takes, and there are hundreds of paths.
+    The kernel resolves links in a fifth of the time of `realpath`, and there are hundreds of paths.
     """
     try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)

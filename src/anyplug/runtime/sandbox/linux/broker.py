@@ -1,16 +1,16 @@
-"""The broker: makes the changes in granted folders that a plugin's programs may not make by themselves.
+"""The broker: makes the changes in granted folders that a plugin's programs may not make themselves.
 
 Landlock can allow a folder but not except names in it, and a mount needs something to be mounted on. So the programs of
-a plugin that was granted a folder get a narrower domain than the grant: in that folder they read only. Their filter
+a plugin that was granted a folder get a narrower domain than the grant: in that folder they may only read. Their filter
 asks this process about every call that changes something there (SECCOMP_RET_USER_NOTIF). It copies the path, checks it
-against the protected paths, makes the call itself and hands over the result, or the open file.
+against the protected paths, makes the call itself and returns the result, or the open file.
 
-It is a fork of the spawner, in the programs' mount namespace, with their user and limits, held to the domain that the
-grants give. A call that it lets go on is judged again by the narrower domain; a path that is changed behind its back, a
-lost race or a call that nobody thought of ends in EACCES. When it dies, calls fail with ENOSYS.
+It is a fork of the spawner, in the programs' mount namespace, with their user and limits, confined to the domain of the
+grants. A call that it lets through is checked again by the narrower domain; a path that is changed meanwhile, a lost
+race or an overlooked call ends in EACCES. If the broker dies, calls fail with ENOSYS.
 
 No folder is ever renamed to, or from, a name on the way to a protected path, so a folder that was checked cannot become
-part of one while the call is made, and several brokers need no lock. Standard library only; part of the spawner.
+part of one during the call, and several brokers need no lock. Standard library only; part of the spawner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from anyplug.runtime.sandbox.linux.protected_names import (
     sounds_like_file,
 )
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
@@ -46,7 +46,7 @@ else:
     import _signal as signal
 
 RECEIVE, SEND, IS_VALID, ADD_DESCRIPTOR, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x40082104
-SYNC_WAKE_UP = 1  # the answer wakes the program on this CPU: a context switch instead of two
+SYNC_WAKE_UP = 1  # the answer wakes the program on this CPU: one context switch instead of two
 NOTICE = struct.Struct("=QIIiIQ6Q")  # id, pid, flags; number, architecture, instruction, arguments
 ANSWER = struct.Struct("=QqiI")  # id, value, error, flags
 ADDITION = struct.Struct("=QIIII")  # id, flags, our descriptor, its number there, its flags
@@ -54,19 +54,19 @@ SEND_ADDED = 2
 GO_ON = 1
 LONGEST_PATH = 4096
 LONGEST_ADDRESS = 110
-MOST_LINKS = 40  # on the way to one file, as with the kernel
-LARGEST_VALUE = 1 << 16  # of an extended attribute, as with the kernel
+MOST_LINKS = 40  # links followed for one file, as in the kernel
+LARGEST_VALUE = 1 << 16  # of an extended attribute, as in the kernel
 RESOLVE_NO_MAGICLINKS = 2
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x200, 0x400, 0x1000
 RENAME_EXCHANGE = 2
 OPENS_NO_FILE = os.O_PATH | os.O_DIRECTORY
 CHANGES_FILE = os.O_ACCMODE | os.O_TRUNC
 FIRST_FREE = 3  # descriptors below are the standard streams
-FIFO_MS = 5  # between two looks whether somebody reads a FIFO that is being opened
-CAP_SYS_PTRACE = 1 << 19  # to see what programs pass, where Yama lets only ancestors
+FIFO_MS = 5  # between checks whether somebody reads a FIFO that is being opened
+CAP_SYS_PTRACE = 1 << 19  # to read what programs pass, where Yama allows only ancestors
 CAPABILITY_VERSION = 0x20080522
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-OLDEST_KERNEL = (5, 19)  # SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: before it, a signal repeats what is done already
+OLDEST_KERNEL = (5, 19)  # SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV: before it, a signal repeats what is already done
 SYS_PIDFD_GETFD = 438
 SYS_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
 SYS_UTIMENSAT = {"x86_64": 280, "aarch64": 88}
@@ -75,11 +75,11 @@ STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 DESCRIPTORS = ("/proc/self/fd", "/proc/thread-self/fd", "/dev/fd")
 CONTROL = 3  # the descriptor of the socket to the spawner
 LISTEN = b"listen"
-WITHDRAWN = b"-"  # a call whose program was killed before anybody looked at it
+WITHDRAWN = b"-"  # a call whose program was killed before it was handled
 
 
 class GoOn(Exception):
-    """The call concerns nothing of ours: let the kernel do it, in the narrower domain."""
+    """The call does not concern us: let the kernel do it, in the narrower domain."""
 
 
 class Later(Exception):
@@ -87,17 +87,17 @@ class Later(Exception):
 
 
 class Place:
-    """A folder that is open, where it is, and a name in it."""
+    """An open folder, its path, and a name in it."""
 
     __slots__ = ("fd", "folder", "name")
 
     def __init__(self, fd: int, folder: str, name: str) -> None:
-        """`folder` is empty if it is none of those that the broker writes to."""
+        """`folder` is empty if the broker does not write there."""
         self.fd, self.folder, self.name = fd, folder, name
 
 
 class Call:
-    """One system call that waits."""
+    """A waiting system call."""
 
     __slots__ = ("arguments", "id", "name", "opened", "tid")
 
@@ -106,7 +106,7 @@ class Call:
         self.opened: list[int] = []
 
     def integer(self, index: int) -> int:
-        """Give an argument that is an `int` to the kernel."""
+        """Return an argument that is an `int` in the kernel."""
         value = self.arguments[index] & 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
 
@@ -133,7 +133,7 @@ class Call:
         return fd
 
     def base(self, at: int, path: str) -> int:
-        """Open the folder that a path begins in."""
+        """Open the folder that a path is relative to."""
         where = "cwd" if at == AT_FDCWD else f"fd/{at}"
         name = "/" if path.startswith("/") else f"/proc/{self.tid}/{where}"
         try:
@@ -142,11 +142,11 @@ class Call:
             raise OSError(errno.EBADF, "no such descriptor") from None
 
     def umask(self) -> int:
-        """Read the umask of the program."""
+        """Read the program's umask."""
         return int(self._status(b"Umask:"), 8)
 
     def _status(self, key: bytes) -> bytes:
-        """Read one of the first lines that the kernel writes about the program."""
+        """Read one of the first lines of the program's status."""
         fd = os.open(f"/proc/{self.tid}/status", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(fd, 512).partition(key)[2].split(None, 1)[0]
@@ -154,7 +154,7 @@ class Call:
             os.close(fd)
 
     def descriptor(self, fd: int) -> int:
-        """Take a copy of one of the program's descriptors."""
+        """Duplicate one of the program's descriptors."""
         process = os.pidfd_open(int(self._status(b"Tgid:")))
         try:
             return self.keep(syscalls.syscall("pidfd_getfd", SYS_PIDFD_GETFD, process, fd, 0))
@@ -163,10 +163,10 @@ class Call:
 
 
 class Broker:
-    """Answers the calls of one confined tree."""
+    """Answers the calls of one confined process tree."""
 
     def __init__(self, listener: int, roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected) -> None:
-        """`roots` are the folders in which it makes changes, but for those in `direct`, which programs change."""
+        """`roots` are the folders in which it makes changes, except for `direct`, which programs change themselves."""
         self._listener = listener
         self._roots = tuple(path.rstrip("/") + "/" for path in roots)
         self._direct = tuple(path.rstrip("/") + "/" for path in direct)
@@ -179,7 +179,7 @@ class Broker:
         self._rename = SYS_RENAMEAT2[os.uname().machine]
 
     def serve(self, control: _socket.socket, *, relayed: bool) -> None:
-        """Answer until the spawner is gone, or all programs; `relayed`: calls come through `control`."""
+        """Answer until the spawner or all programs are gone; `relayed`: calls come through `control`."""
         try:
             fcntl.ioctl(self._listener, SET_FLAGS, SYNC_WAKE_UP)
         except OSError:
@@ -207,7 +207,7 @@ class Broker:
         return bytes(notice)
 
     def answer(self, notice: bytes) -> bool:
-        """Do what one call asks for; False if there will be no more."""
+        """Carry out one call; return False if there will be no more."""
         if notice == WITHDRAWN or not notice:
             return bool(notice)
         number, tid, _, what, _, _, *arguments = NOTICE.unpack(notice)
@@ -242,7 +242,7 @@ class Broker:
             pass
 
     def _give(self, call: Call, opened: tuple[int, int]) -> None:
-        """Hand over a file, as the result of the call."""
+        """Pass a file to the program as the result of the call."""
         fd, flags = opened
         fcntl.ioctl(self._listener, ADD_DESCRIPTOR, ADDITION.pack(call.id, SEND_ADDED, fd, 0, flags & os.O_CLOEXEC))
 
@@ -253,14 +253,14 @@ class Broker:
     # Where things are
 
     def where(self, path: str) -> str:
-        """Give a folder's path back if the broker makes changes there, else an empty one."""
+        """Return a folder's path if the broker makes changes there, else an empty string."""
         whole = path.rstrip("/") + "/"
         if not whole.startswith(self._roots) or whole.startswith(self._direct):
             return ""
         return path
 
     def place(self, call: Call, at: int, path: str, base: int = -1, *, folder: bool = False) -> Place:
-        """Follow a path up to its last name. `folder`: it may end in a slash."""
+        """Resolve a path up to its last name. `folder`: it may end in a slash."""
         if not path:
             raise GoOn
         if folder and path != "/":
@@ -272,12 +272,12 @@ class Broker:
         self._is_valid(call)
         fd = call.keep(_enter(begin, (before or "/") if slash else "."))
         where = os.readlink(f"/proc/self/fd/{fd}")
-        if where.startswith("/proc/"):  # what these names lead to depends on who asks
+        if where.startswith("/proc/"):  # these names depend on who asks
             raise GoOn
         return Place(fd, self.where(where), name)
 
     def followed(self, call: Call, at: int, path: str) -> Place:
-        """Follow a path to the end, links included; what is there, if anything, was no link when it was looked at."""
+        """Resolve a path completely, including links; what is there was not a link when it was checked."""
         place = self.place(call, at, path)
         for _ in range(MOST_LINKS):
             found = _look(place)
@@ -288,7 +288,7 @@ class Broker:
         raise OSError(errno.ELOOP, "too many links")
 
     def check(self, place: Place, *, there: int = 0, folder: bool = False) -> None:
-        """Raise OSError if a name must not be made, changed or removed.
+        """Raise OSError if a name must not be created, changed or removed.
 
         `there` is the error if something exists, or if nothing does with a negative number; `folder`: only a folder.
         """
@@ -299,11 +299,11 @@ class Broker:
             return
         exists = _look(place) is not None
         if there and exists == (there > 0):
-            raise OSError(abs(there), "as the kernel would say")
+            raise OSError(abs(there), "as the kernel would report")
         raise OSError(errno.EROFS, "protected")
 
     def _is_gits(self, place: Place) -> bool:
-        """Whether git would run commands from a name: whatever its folder is called, it holds a repository."""
+        """Return whether git would run commands from a name: its folder is a repository, whatever it is called."""
         for levels in self._protected.git_folders(place.folder, place.name):
             try:
                 os.stat("../" * levels + GIT_MARK, dir_fd=place.fd, follow_symlinks=False)
@@ -313,7 +313,7 @@ class Broker:
         return False
 
     def _is_draft(self, place: Place) -> bool:
-        """Whether a name is one that a program renames to a protected file: who has it open then has that file open."""
+        """Return whether programs rename such a name to a protected file: it would then be open already."""
         for name in drafted(place.name):
             file = Place(place.fd, place.folder, name)
             if self._protected.state(file.folder, name) != CLOSED and not self._is_gits(file):
@@ -324,11 +324,11 @@ class Broker:
         return False
 
     def _check_move(self, one: Place, other: Place) -> None:
-        """Raise OSError if what lies in a folder that is moved would get where it could not have been made.
+        """Raise OSError if the content of a moved folder would get where it could not have been created.
 
-        Patterns hold wherever the folder is, or name it; only a `.git` may hold what may not be elsewhere. Whatever is
-        moved, since a file may be a folder by the time of the call. No folder ever gets into a `.git` or out of it, so
-        this holds until the call is made.
+        Patterns apply wherever the folder is, or name it; only a `.git` may contain what may not be elsewhere. This
+        applies to everything that is moved, since a file may be a folder by the time of the call. No folder ever gets
+        into a `.git` or out of it, so this stays true until the call is made.
         """
         if self._protected.repository(one.folder) != self._protected.repository(other.folder):
             raise OSError(errno.EXDEV, "into a repository, or out of it")
@@ -337,7 +337,7 @@ class Broker:
                 raise OSError(errno.EROFS, "protected")
 
     def _is_repository(self, place: Place) -> bool:
-        """Whether a name is a folder that git takes for a repository, which a file called `.git` may lead to."""
+        """Return whether a name is a folder that git considers a repository, which a `.git` file may point to."""
         if 0 not in self._protected.git_folders(os.path.join(place.folder, place.name), GIT_NAME):
             return False
         try:
@@ -349,7 +349,7 @@ class Broker:
     # The calls
 
     def open(self, call: Call, at: int, index: int, flags: int, mode: int) -> tuple[int, int] | None:
-        """Open or make a file."""
+        """Open or create a file."""
         path = call.path(index)
         if (own := _own_descriptor(path)) >= 0:
             return self.reopen(call, own, flags)
@@ -368,7 +368,7 @@ class Broker:
             if not flags & os.O_CREAT:
                 raise OSError(errno.ENOENT, "no such file")
         elif is_new or not flags & CHANGES_FILE or not _is_plain(found):
-            raise GoOn  # it exists, is only read, or is no file: the narrower domain may decide
+            raise GoOn  # it exists, is only read, or is not a file: the narrower domain decides
         self.check(place)
         if flags & os.O_CREAT:
             os.umask(call.umask())
@@ -380,18 +380,18 @@ class Broker:
                 place.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode & 0o1777, dir_fd=place.fd
             )
         except OSError as error:
-            if error.errno == errno.ENXIO and not flags & os.O_NONBLOCK:  # a FIFO that nobody reads yet
+            if error.errno == errno.ENXIO and not flags & os.O_NONBLOCK:  # a FIFO without a reader
                 raise Later from None
             raise
         call.keep(fd)
         if not _is_plain(os.fstat(fd)):
-            raise OSError(errno.EACCES, "it is another now")
+            raise OSError(errno.EACCES, "it has changed")
         if not flags & os.O_NONBLOCK:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
         return fd
 
     def _refuse_unnamed(self, call: Call, at: int, path: str) -> None:
-        """Refuse to make a file without a name, which could get any later; every program has another way."""
+        """Refuse to create a file without a name, which could later get any name; every program has a fallback."""
         begin = call.base(at, path)
         self._is_valid(call)
         fd = call.keep(_enter(begin, path or "."))
@@ -400,7 +400,7 @@ class Broker:
         raise GoOn
 
     def reopen(self, call: Call, own: int, flags: int) -> tuple[int, int]:
-        """Open what the program has open already, as `/dev/stdout` does."""
+        """Open what the program already has open, as `/dev/stdout` does."""
         named = call.keep(os.open(f"/proc/{call.tid}/fd/{own}", os.O_PATH | os.O_CLOEXEC))
         self._is_valid(call)
         if flags & OPENS_NO_FILE or not stat.S_ISREG(os.fstat(named).st_mode) or not self._is_ours(named):
@@ -410,7 +410,7 @@ class Broker:
         return fd, flags
 
     def mkdir(self, call: Call, at: int, index: int, mode: int) -> None:
-        """Make a folder."""
+        """Create a folder."""
         place = self._ours(call, at, index, folder=True)
         self.check(place, there=errno.EEXIST, folder=True)
         os.umask(call.umask())
@@ -427,7 +427,7 @@ class Broker:
             os.unlink(place.name, dir_fd=place.fd)
 
     def rename(self, call: Call, places: tuple[int, int, int, int], flags: int) -> None:
-        """Rename. Between a folder of ours and another it is another disk: whoever moves then copies, name by name."""
+        """Rename. Between our folders and others it looks like another disk: the program then copies, name by name."""
         old_at, old, new_at, new = places
         old_path, new_path = call.path(old), call.path(new)
         one = self.place(call, old_at, old_path, folder=True)
@@ -440,7 +440,7 @@ class Broker:
         if not one.folder or not other.folder:
             raise OSError(errno.EXDEV, "between folders of different owners")
         if (old_path.endswith("/") or new_path.endswith("/")) and not stat.S_ISDIR(found.st_mode):
-            raise OSError(errno.ENOTDIR, "no folder")
+            raise OSError(errno.ENOTDIR, "not a folder")
         self.check(one)
         self.check(other)
         self._check_move(one, other)
@@ -450,7 +450,7 @@ class Broker:
         )  # fmt: skip
 
     def link(self, call: Call, places: tuple[int, int, int, int], flags: int) -> None:
-        """Give a file another name."""
+        """Add another name for a file."""
         old_at, old, new_at, new = places
         follows = bool(flags & AT_SYMLINK_FOLLOW)
         path = call.path(old)
@@ -466,7 +466,7 @@ class Broker:
         os.link(one.name, other.name, src_dir_fd=one.fd, dst_dir_fd=other.fd, follow_symlinks=False)
 
     def symlink(self, call: Call, at: int, target: int, index: int) -> None:
-        """Make a link."""
+        """Create a symbolic link."""
         to = call.path(target)
         place = self._ours(call, at, index)
         self.check(place, there=errno.EEXIST)
@@ -475,14 +475,14 @@ class Broker:
         os.symlink(to, place.name, dir_fd=place.fd)
 
     def mknod(self, call: Call, at: int, index: int, mode: int, device: int) -> None:
-        """Make a file, a FIFO or a socket; our domain lets nobody make devices."""
+        """Create a file, a FIFO or a socket; our domain does not allow devices."""
         place = self._ours(call, at, index)
         self.check(place, there=errno.EEXIST)
         os.umask(call.umask())
         os.mknod(place.name, mode & 0o171777, device & 0xFFFFFFFF, dir_fd=place.fd)
 
     def truncate(self, call: Call) -> None:
-        """Cut a file off, or make it longer."""
+        """Truncate or extend a file."""
         place = self.followed(call, AT_FDCWD, call.path(0))
         found = _look(place)
         if not place.folder or found is None or not stat.S_ISREG(found.st_mode):
@@ -495,7 +495,7 @@ class Broker:
         os.ftruncate(fd, size)
 
     def bind(self, call: Call) -> None:
-        """Make a socket with a path. Others have no name in a folder."""
+        """Create a socket with a path. Others have no name in a folder."""
         size = call.integer(2)
         raw = call.memory(1, max(min(size, LONGEST_ADDRESS), 0))
         text = raw[2:].partition(b"\0")[0]
@@ -528,9 +528,10 @@ class Broker:
         follow: bool = True,
         may_be_empty: bool = False,
     ) -> None:
-        """Change what a file's entry says, by an act on a path that leads to nothing but that file.
+        """Change a file's metadata, through a path that leads to nothing but that file.
 
-        Landlock knows none of these calls, and so none of them may go on: what was checked might be another by then.
+        Landlock does not cover these calls, so none of them may be let through: what was checked might have changed by
+        then.
         """
         path = call.path(index) if call.arguments[index] or not may_be_empty else ""
         if not path and not may_be_empty:
@@ -557,10 +558,10 @@ class Broker:
         act(f"/proc/self/fd/{fd}")
 
     def _is_ours(self, fd: int) -> bool:
-        """Whether something open lies where the broker makes changes; raises OSError if nobody may change it."""
+        """Return whether an open file is where the broker makes changes; raises OSError if nobody may change it."""
         where = os.readlink(f"/proc/self/fd/{fd}")
         if not where.startswith("/") or f"{where}/".startswith(self._direct):
-            return False  # no file at all, or the plugin's own
+            return False  # not a file, or the plugin's own
         folder, _, name = where.rpartition("/")
         folder = folder or "/"
         if f"{where}/" in self._roots:
@@ -582,7 +583,7 @@ class Broker:
 
 
 def _enter(base: int, path: str, flags: int = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) -> int:
-    """Open a path below a folder, through no link of the kernel's own: those lead where no name says."""
+    """Open a path below a folder without following the kernel's own links, which lead where no name shows."""
     how = struct.pack("=QQQ", flags, 0, RESOLVE_NO_MAGICLINKS)
     try:
         return syscalls.syscall("open", syscalls.SYS_OPENAT2, base, os.fsencode(path), how, ctypes.c_size_t(len(how)))
@@ -604,15 +605,15 @@ def _is_plain(found: os.stat_result) -> bool:
 
 
 def _check_link(place: Place, link: os.stat_result) -> None:
-    """Hold `fs.protected_symlinks`, since it is we who follow: a link of another's in a shared folder is a trap."""
+    """Enforce `fs.protected_symlinks`, since we follow the link: another user's link in a shared folder is a trap."""
     folder = os.fstat(place.fd)
     is_shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
     if is_shared and link.st_uid not in {os.geteuid(), folder.st_uid}:
-        raise OSError(errno.EACCES, "another's link")
+        raise OSError(errno.EACCES, "another user's link")
 
 
 def _own_descriptor(path: str) -> int:
-    """Give the number of a descriptor that a path stands for; -1 if it stands for none."""
+    """Return the number of the descriptor that a path stands for; -1 if it does not."""
     if path in STREAMS:
         return STREAMS[path]
     folder, _, name = path.rpartition("/")
@@ -620,7 +621,7 @@ def _own_descriptor(path: str) -> int:
 
 
 def _times(call: Call, index: int, form: str, unit: int) -> Callable[[str], None]:
-    """Set the times of a file, written as pairs of seconds and parts of a second."""
+    """Set the times of a file, passed as pairs of seconds and fractions."""
     if not call.arguments[index]:
         return os.utime
     words = struct.unpack(form, call.memory(index, struct.calcsize(form)))
@@ -632,7 +633,7 @@ def _times(call: Call, index: int, form: str, unit: int) -> Callable[[str], None
 
 
 def _exact_times(call: Call, index: int) -> Callable[[str], object]:
-    """Set them as `utimensat` does, which also knows "now" and "as it is"."""
+    """Set them as `utimensat` does, which also knows "now" and "unchanged"."""
     times = call.memory(index, 32) if call.arguments[index] else None
     number = SYS_UTIMENSAT[os.uname().machine]
     return lambda path: syscalls.syscall("utimensat", number, AT_FDCWD, path.encode(), times, 0)
@@ -670,7 +671,7 @@ def _follows(call: Call, index: int) -> bool:
 
 _HERE = AT_FDCWD
 CREATING = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
-# Each call as one of those above: (broker, call) -> a file to hand over and its flags, or nothing.
+# The system calls, each as one of the methods above: (broker, call) -> a file to return and its flags, or nothing.
 CALLS: dict[str, Callable[[Broker, Call], tuple[int, int] | None]] = {
     "open": lambda b, c: b.open(c, _HERE, 0, c.integer(1), c.integer(2)),
     "openat": lambda b, c: b.open(c, c.integer(0), 1, c.integer(2), c.integer(3)),
@@ -719,7 +720,7 @@ CALLS: dict[str, Callable[[Broker, Call], tuple[int, int] | None]] = {
 
 
 def shortfall() -> str:
-    """Say what this machine lacks for a broker; empty if nothing."""
+    """Return what this machine lacks for a broker; empty if nothing."""
     machine, release = os.uname().machine, os.uname().release
     if machine not in seccomp.ARCHITECTURES:
         return f"there is no broker for {machine}"
@@ -731,7 +732,7 @@ def shortfall() -> str:
     except (OSError, ValueError):
         scope = 0
     if scope and not _capabilities() & CAP_SYS_PTRACE:
-        return f"kernel.yama.ptrace_scope is {scope}, and lets it read no paths of the plugin's programs"
+        return f"kernel.yama.ptrace_scope is {scope}, so it cannot read the paths that the plugin's programs pass"
     return ""
 
 
@@ -741,7 +742,7 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def start(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, *, relayed: bool) -> tuple[int, int]:
-    """Fork a broker that is held as this thread is now; give its process and a socket that takes its listener."""
+    """Fork a broker confined like this thread; return its process and a socket that takes its listener."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid:
@@ -755,7 +756,7 @@ def start(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected,
 
 
 def _be_alone(control: int) -> None:
-    """Keep nothing of the spawner's: neither the pipes of programs, nor its rights, nor its mark."""
+    """Drop what belongs to the spawner: the pipes of programs, its rights and its mark."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
@@ -786,7 +787,7 @@ def _capabilities() -> int:
 
 
 def _keep_capabilities(kept: int) -> None:
-    """Have no rights that the programs have not, but to see what they ask for."""
+    """Drop all capabilities that the programs lack, except for reading what they pass."""
     kept &= _capabilities()
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
     data = struct.pack("=6I", kept & 0xFFFFFFFF, kept & 0xFFFFFFFF, 0, kept >> 32, kept >> 32, 0)

@@ -1,19 +1,19 @@
-"""How a plugin's programs share the CPU with everybody else: all together as one, and else with a low priority.
+"""How a plugin's programs share the CPU with others: all together count as one, or else have a low priority.
 
-A hundred processes that spin get a hundred shares, so the kernel has to count a plugin's processes as a group. It
-does so by session where it groups by session at all (autogroup), and that costs nothing; else by a cgroup of the
-plugin's own, where we may make one, which takes some milliseconds. A group has the weight of any other, so that calls
-end on a busy machine, too. Priorities count only within a group, where the spawner comes first; where there are no
-groups, all that holds is the low priority, and `means` says so.
+A hundred busy processes get a hundred shares, so the kernel must count a plugin's processes as a group. It does so by
+session if it groups by session at all (autogroup), which costs nothing; otherwise by a cgroup for the plugin, if we may
+create one, which takes some milliseconds. A group has the weight of any other, so that calls also finish on a busy
+machine. Priorities count only within a group, where the spawner comes first; without groups only the low priority
+applies, and `means` tells so.
 
-Part of the spawner: the standard library only.
+Part of the spawner: standard library only.
 """
 
 from __future__ import annotations
 
 import os
 
-NICE = 5  # a third of the weight that others have: enough to give way, and still to get on
+NICE = 5  # a third of the usual weight: enough to give way, and still to make progress
 LAST_NICE = 19
 CGROUPS = "/sys/fs/cgroup"
 PREFIX = "anyplug-"
@@ -21,7 +21,7 @@ SESSIONS, CGROUP, PRIORITY = "sessions", "cgroup", "priority"
 
 
 def means() -> str:
-    """Say by what a plugin's processes are counted as one: `sessions`, `cgroup`, or not at all (`priority`)."""
+    """Return how a plugin's processes are counted as one: `sessions`, `cgroup`, or not at all (`priority`)."""
     folder, weight = _own_cgroup()
     if _read("/proc/sys/kernel/sched_autogroup_enabled") == "1" and _is_outermost(folder, weight):
         return SESSIONS
@@ -29,7 +29,7 @@ def means() -> str:
 
 
 def enter() -> str:
-    """Have this process and all that it starts counted as one; say by what. Needs a session of its own."""
+    """Count this process and its descendants as one; return how. Needs its own session."""
     how = means()
     if how == CGROUP and not _enter_cgroup():
         return PRIORITY
@@ -37,10 +37,10 @@ def enter() -> str:
 
 
 def demote_sessions(proc: str, pids: list[int]) -> None:
-    """Give the sessions that programs opened for themselves hardly any weight: each would count as one more.
+    """Reduce the weight of sessions that programs opened themselves: each would count as one more.
 
-    `proc` is a /proc that can be written to. From an ordinary user the kernel takes one such change in 100 ms, and so
-    the others wait for the next look.
+    `proc` is a writable /proc. The kernel accepts one such change per 100 ms from an ordinary user, so the others wait
+    for the next check.
     """
     own = _read(f"{proc}/self/autogroup").partition(" ")[0]
     seen = {own}
@@ -53,7 +53,7 @@ def demote_sessions(proc: str, pids: list[int]) -> None:
 
 
 def remove_empty_cgroups() -> None:
-    """Remove what ended spawners left; the kernel refuses for those in which programs run."""
+    """Remove the cgroups of ended spawners; the kernel refuses for those in which programs run."""
     if means() != CGROUP:
         return
     parent = _parent(*_own_cgroup())
@@ -66,7 +66,7 @@ def remove_empty_cgroups() -> None:
 
 
 def _own_cgroup() -> tuple[str, str]:
-    """Give the folder of the cgroup that divides the CPU for us, and the name of the file with its weight."""
+    """Return the folder of the cgroup that controls our CPU share, and the name of its weight file."""
     unified = ""
     for line in _read("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -78,9 +78,11 @@ def _own_cgroup() -> tuple[str, str]:
 
 
 def _is_outermost(folder: str, weight: str) -> bool:
-    """Whether no cgroup divides the CPU here: only then does the kernel group by session."""
+    """Return whether no cgroup divides the CPU here: only then does the kernel group by session."""
     if weight == "cpu.shares":
-        return os.path.exists(f"{folder}/release_agent")  # which only the outermost has, whatever a container calls it
+        return os.path.exists(
+            f"{folder}/release_agent"
+        )  # which only the root cgroup has, whatever a container calls it
     if not os.path.exists(f"{CGROUPS}/cgroup.controllers"):
         return False
     while len(folder) >= len(CGROUPS):
@@ -91,8 +93,8 @@ def _is_outermost(folder: str, weight: str) -> bool:
 
 
 def _parent(folder: str, weight: str) -> str:
-    """Give where a cgroup can be made that divides the CPU with ours; empty if nowhere."""
-    if weight == "cpu.weight":  # one that has processes can have no such children: ours has us
+    """Return where a cgroup can be created that shares the CPU with ours; empty if nowhere."""
+    if weight == "cpu.weight":  # a cgroup with processes cannot have such children, and ours contains us
         folder = os.path.dirname(folder) if len(folder) > len(CGROUPS) else folder
         if "cpu" not in _read(f"{folder}/cgroup.subtree_control").split():
             return ""

@@ -1,4 +1,4 @@
-"""Notices when a hidden path appears or is replaced while programs run: a mount covers what was there, and no name.
+"""Notice when a hidden path appears or is replaced while programs run: a mount covers an existing file, not a name.
 
 Standard library only; part of the spawner.
 """
@@ -11,19 +11,19 @@ import os
 from anyplug.runtime.sandbox.linux import syscalls
 
 NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC  # the same bits as inotify's own
-ARRIVED = 0x80 | 0x100  # moved here, made here
+ARRIVED = 0x80 | 0x100  # moved here, created here
 ONLY_FOLDERS = 0x01000000
-LONGEST_EVENTS = 1 << 16  # bytes taken at once
-MOST_LINKS = 40  # on the way to one file, as with the kernel
+LONGEST_EVENTS = 1 << 16  # bytes read at once
+MOST_LINKS = 40  # links followed for one file, as in the kernel
 
 
 class HiddenNames:
-    """Paths of which a sandbox covers what they led to when it was made."""
+    """Paths whose targets at creation a sandbox covers."""
 
     def __init__(self, paths: tuple[str, ...], covered: tuple[str, ...]) -> None:
-        """Begin to watch the folders above each path. Raises OSError if the machine has no watch left.
+        """Watch the folders above each path. Raises OSError if the machine is out of watches.
 
-        `covered` are the real paths that are; what else is there by now has come meanwhile.
+        `covered` are the covered real paths; anything else there now has appeared since.
         """
         self.fd = syscalls.check(syscalls.libc.inotify_init1(NONBLOCK_CLOEXEC), "inotify_init1")
         self._paths = paths
@@ -32,7 +32,7 @@ class HiddenNames:
         self._before = {path: _identity(path) if os.path.realpath(path) in covered else None for path in paths}
 
     def stirred(self) -> str:
-        """Do the same as `exposed` if the kernel says that something came which may be one of the paths."""
+        """Do the same as `exposed` if inotify reports something that may be one of the paths."""
         try:
             events = os.read(self.fd, LONGEST_EVENTS)
         except BlockingIOError:
@@ -40,15 +40,15 @@ class HiddenNames:
         return self.exposed() if any(name in events for name in self._names) else ""
 
     def exposed(self) -> str:
-        """Give a path at which there is something now that was not there before; empty if there is none."""
-        self._watch()  # first: what comes into a folder that is new itself is seen by the next look, or by this one
+        """Return a path at which there is something that was not there before; empty if there is none."""
+        self._watch()  # first, so that what appears in a new folder is seen by this check or the next
         now = {path: _identity(path) for path in self._paths}
         found = next((path for path, what in now.items() if what is not None and what != self._before[path]), "")
         self._before = now
         return found
 
     def _watch(self) -> None:
-        """Watch each folder above a path that is there; one that is watched already stays so."""
+        """Watch each existing folder above a path; watched ones stay so."""
         ways = {way for path in self._paths for way in (path, *on_the_way_to(path))}
         self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
         for folder in {above for way in ways for above in _above(way)}:
@@ -56,20 +56,20 @@ class HiddenNames:
 
 
 def identities(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Return what paths lead to now, to be covered. An empty device is as good as its cover."""
+    """Return the targets of paths, to be covered. An empty device is as good as its cover."""
     found = {path: state for path in paths if (state := _identity(path)) is not None}
     return {path: state for path, state in found.items() if state != _identity(os.devnull)}
 
 
 def check_covered(to_cover: dict[str, tuple[int, int]]) -> None:
-    """Raise OSError if one of these paths still leads to what it led to."""
+    """Raise OSError if one of these paths still leads to its original target."""
     for path, state in to_cover.items():
         if _identity(path) == state:
-            raise OSError(errno.EBUSY, f"{path} is hidden, and could not be covered")
+            raise OSError(errno.EBUSY, f"{path} must be hidden, but could not be covered")
 
 
 def _above(path: str) -> list[str]:
-    """Give the folders above a path, but for the topmost."""
+    """Return the folders above a path, except for the root."""
     found = []
     folder = os.path.dirname(path)
     while folder != "/":
@@ -79,7 +79,7 @@ def _above(path: str) -> list[str]:
 
 
 def on_the_way_to(path: str) -> list[str]:
-    """Give every link on the way to what a path leads to, each by the folder in which it really is, and that itself."""
+    """Return every link on the way to a path's target, each with its real folder, and the target itself."""
     found, at = [], "/"
     parts = path.split("/")[::-1]
     while parts:
@@ -90,7 +90,7 @@ def on_the_way_to(path: str) -> list[str]:
         here = os.path.join(at, part)
         try:
             target = os.readlink(here)
-        except OSError:  # it is no link, or nothing
+        except OSError:  # it is not a link, or nothing
             at = here
             continue
         found.append(here)

@@ -1,8 +1,8 @@
-"""Landlock: which files and TCP ports a thread, and all that it starts, may use.
+"""Landlock: which files and TCP ports a thread and its descendants may use.
 
-Our own and not from PyPI: `py-landlock` knows files only (no ports, no scopes), and `sandlock` starts the
-programs itself, which costs 6 ms a call and leaves no place for our pipes and namespaces. The interface is
-three system calls. A ruleset names inodes, not paths: what is recreated needs a new one.
+Our own implementation, because `py-landlock` knows files only (no ports, no scopes) and `sandlock` starts the programs
+itself, which costs 6 ms a call and leaves no place for our pipes and namespaces. The interface is three system calls. A
+ruleset names inodes, not paths: what is recreated needs a new one.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ RUN = READ | EXECUTE
 WRITE = EVERYTHING & ~EXECUTE & ~MAKE_CHAR & ~MAKE_BLOCK
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEVICE
 CHANGE = EVERYTHING & ~(EXECUTE | READ | IOCTL_DEVICE)
-ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # what can be said of one file
+ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE  # rights that apply to a single file
 RIGHTS_OF_VERSION = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights each version knows; later ones know 16
 
 BIND_TCP, CONNECT_TCP = 1, 2
@@ -33,7 +33,7 @@ SINCE_TRUNCATE, SINCE_PORTS, SINCE_SCOPES = 3, 4, 6  # versions
 
 
 def version() -> int:
-    """Give the version of this kernel's Landlock; 0 if it has none, or it is switched off."""
+    """Return the version of this kernel's Landlock; 0 if it has none, or it is disabled."""
     number: int = syscalls.libc.syscall(ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ASK_VERSION)
     return max(number, 0)
 
@@ -42,9 +42,9 @@ class Ruleset:
     """What will be allowed. Everything else that this kernel's Landlock knows is refused."""
 
     def __init__(self, *, ports: tuple[int, ...] | None = (), scopes: int = 0, about: int = EVERYTHING) -> None:
-        """`ports` are those that may be connected to, None for all; raises OSError where there is no Landlock.
+        """`ports` are those that may be connected to, None for all; raises OSError without Landlock.
 
-        `about` are the rights on files that are refused where they are not allowed; others are left alone.
+        `about` are the file rights that are refused unless allowed; others are not affected.
         """
         known = version()
         self._rights = (1 << RIGHTS_OF_VERSION.get(known, 16)) - 1 & about
@@ -58,7 +58,7 @@ class Ruleset:
             syscalls.syscall(f"landlock port {port}", ADD_RULE, self.fd, RULE_PORT, rule, 0)
 
     def allow(self, path: str, rights: int) -> bool:
-        """Allow something on a file, or on a folder and all below; False if nothing has that path without a link."""
+        """Allow something on a file, or on a folder and all below; return False if the path is missing or a link."""
         try:
             fd = syscalls.name(path)
         except OSError:
@@ -70,16 +70,16 @@ class Ruleset:
         return True
 
     def allow_opened(self, fd: int, rights: int) -> None:
-        """Allow the same of something that is open."""
+        """Allow the same for an open file."""
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= ON_FILES
         rule = struct.pack("=Qi", rights & self._rights, fd)
         syscalls.syscall("landlock rule", ADD_RULE, self.fd, RULE_PATH, rule, 0)
 
     def restrict(self) -> None:
-        """Hold this thread to it, for good. Needs no_new_privs."""
+        """Restrict this thread permanently. Needs no_new_privs."""
         syscalls.syscall("landlock", RESTRICT_SELF, self.fd, 0)
 
     def close(self) -> None:
-        """Let go of it; threads that it holds stay held."""
+        """Close it; restricted threads stay restricted."""
         os.close(self.fd)

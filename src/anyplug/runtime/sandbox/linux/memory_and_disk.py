@@ -1,4 +1,4 @@
-"""What limits of single processes cannot hold: the memory of a whole tree, and the disk it fills. Looked at in turns.
+"""Limits that cannot be set per process: a process tree's memory and disk usage, checked periodically.
 
 Standard library only; part of the spawner.
 """
@@ -11,39 +11,39 @@ import stat
 
 from anyplug.home import untrusted_files
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
 LARGEST_MARK = 1 << 60  # an amount that no machine has
 PAGE = os.sysconf("SC_PAGE_SIZE")
-BLOCK = 512  # bytes, in which the kernel counts what a file takes
-NOTABLE = 64 << 20  # bytes of disk that must be gone before folders are measured
-NOTABLE_FILES = 10_000  # files and folders that must have come before folders are measured
-MOST_FILES = 120_000  # looked at in one measurement, folders included; who has more is over the limit, too
-MEASURE_S = 10.0  # for one measurement; who makes it take longer is over the limit, too
+BLOCK = 512  # bytes, the kernel's unit for file sizes
+NOTABLE = 64 << 20  # bytes of disk that must be used up before folders are measured
+NOTABLE_FILES = 10_000  # files and folders that must have been added before folders are measured
+MOST_FILES = 120_000  # visited in one measurement, including folders; more than that is over the limit, too
+MEASURE_S = 10.0  # for one measurement; taking longer is over the limit, too
 
 
 def mark_of(number: int) -> int:
-    """Give the mark of a start: no two are alike, none is what a process has by itself, and none limits anything."""
-    hard = resource.getrlimit(resource.RLIMIT_RSS)[1]  # by itself it is unlimited, unless somebody meant well
+    """Return the mark of a start: unique, not a value that a process has by itself, and without a limiting effect."""
+    hard = resource.getrlimit(resource.RLIMIT_RSS)[1]  # it is unlimited by default, unless set on purpose
     most = LARGEST_MARK if hard == resource.RLIM_INFINITY else min(LARGEST_MARK, hard)
     return most - 1 - number % max(most // 2, 1)
 
 
 def wear(mark: int | None) -> None:
-    """Put on a mark, which what is started inherits; or take it off."""
+    """Set a mark, which descendants inherit; or remove it."""
     hard = resource.getrlimit(resource.RLIMIT_RSS)[1]
     resource.setrlimit(resource.RLIMIT_RSS, (hard if mark is None else mark, hard))
 
 
 def other_processes() -> list[int]:
-    """List what is here besides us, the oldest first."""
+    """List the other processes here, oldest first."""
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
 
 
 def wears(pid: int, marks: Container[int]) -> bool:
-    """Whether a process was started for one of these: a limit that limits nothing, and is inherited, says so."""
+    """Return whether a process belongs to one of these starts, by its inherited limit, which limits nothing."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_RSS)[0] in marks
     except OSError:
@@ -51,7 +51,7 @@ def wears(pid: int, marks: Container[int]) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether more is left of a process than its entry in the table."""
+    """Return whether more is left of a process than its entry in the table."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
@@ -60,7 +60,7 @@ def is_running(pid: int) -> bool:
 
 
 class Watch:
-    """Says when a plugin's programs together use more than they may."""
+    """Detects when a plugin's programs together use more than they may."""
 
     def __init__(self, limits: Mapping[str, int], folders: tuple[str, ...]) -> None:
         self._limits = limits
@@ -68,16 +68,16 @@ class Watch:
         self._free = {folder: _free(folder) for folder in folders}
 
     def begin(self, folder: str) -> None:
-        """Mind a folder that a program has as its /tmp, until `end`."""
+        """Include a folder that a program has as its /tmp, until `end`."""
         self._free[folder] = _free(folder)
 
     def end(self, folder: str) -> None:
-        """Mind it no longer."""
+        """Exclude it again."""
         self._free.pop(folder, None)
 
     def excess(self, pids: list[int]) -> str:
-        """Say what there is too much of; empty if nothing is."""
-        if len(pids) > self._limits["processes"]:  # first: so many also use much
+        """Return what exceeds its limit; empty if nothing does."""
+        if len(pids) > self._limits["processes"]:  # first, because so many also use much memory
             return f"it had more than {self._limits['processes']} processes"
         memory, most = sum(map(_resident, pids)), self._limits["memory"]
         if memory > most:
@@ -87,7 +87,7 @@ class Watch:
     def _disk_excess(self, pids: list[int]) -> str:
         free = {folder: _free(folder) for folder in self._free}
         grown = [folder for folder, before in self._free.items() if _is_notable(before, free[folder])]
-        # What others give back must not hide what it takes.
+        # Space that others free must not hide what it takes.
         self._free = {
             folder: now if folder in grown else (max(now[0], self._free[folder][0]), max(now[1], self._free[folder][1]))
             for folder, now in free.items()
@@ -101,14 +101,14 @@ class Watch:
             shown = folder if is_own else "its /tmp"
             try:
                 if _measured(folder, most) + deleted.get(_device(folder), 0) > most:
-                    return f"{shown} holds more than {most >> 20} MiB"
+                    return f"{shown} contains more than {most >> 20} MiB"
             except untrusted_files.TooMuch as error:
                 return f"in {shown} {error.strerror}"
         return ""
 
 
 def _free(folder: str) -> tuple[int, int]:
-    """Return how many bytes and how many files there is room for."""
+    """Return how many bytes and files there is room for."""
     try:
         state = os.statvfs(folder)
     except OSError:
@@ -136,7 +136,7 @@ def _resident(pid: int) -> int:
 
 
 def measure(folder: str, enough: int) -> int:
-    """Measure what a folder holds, no further than `enough`. What cannot be measured is more than that."""
+    """Measure a folder, up to `enough`. What cannot be measured counts as more than that."""
     try:
         return _measured(folder, enough)
     except untrusted_files.TooMuch:
@@ -144,15 +144,15 @@ def measure(folder: str, enough: int) -> int:
 
 
 def _measured(folder: str, enough: int) -> int:
-    """Do the same; raises TooMuch if there are too many files, or folders inside one another."""
+    """Do the same; raises TooMuch if there are too many files or nested folders."""
     total = 0
-    several: set[int] = set()  # files that have more than one name
+    several: set[int] = set()  # files with more than one name
     budget = untrusted_files.Budget(entries=MOST_FILES, seconds=MEASURE_S)
     try:
-        # Its top may be a link, which only the host can lay.
+        # The top may be a link, which only the host can create.
         top = untrusted_files.HeldFolder(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder)
     except (FileNotFoundError, NotADirectoryError):
-        return 0  # it went away meanwhile
+        return 0  # it disappeared meanwhile
     except OSError:
         return enough + 1
     try:
@@ -167,13 +167,13 @@ def _measured(folder: str, enough: int) -> int:
                     return enough + 1
     except untrusted_files.TooMuch:
         raise
-    except OSError:  # a folder that it took our rights to
+    except OSError:  # a folder without access for us
         return enough + 1
     return total
 
 
 def measure_deleted(pids: Iterable[int]) -> dict[int, int]:
-    """Measure, for each device, the files that have no name any more and stay because somebody has them open."""
+    """Measure, for each device, deleted files that are still open."""
     found: dict[tuple[int, int], int] = {}
     looked_at = 0
     for pid in pids:

@@ -1,20 +1,20 @@
-"""The room in which a plugin's programs live: namespaces, and what of the file system is seen and can be written.
+"""Namespaces and mounts: which part of the file system a plugin's programs see, and which they can write.
 
-Made once, by the spawner, before anything is started. `enter` leaves the machine's namespaces; `furnish` covers
-what shall not be seen, gives a /tmp and a /dev/shm of its own, and makes everything read-only but what is
-granted, which also closes what Landlock leaves open: changing modes, times and attributes of others' files.
+Set up once, by the spawner, before anything is started. `enter` leaves the machine's namespaces; `furnish` covers what
+must not be visible, mounts a private /tmp and /dev/shm, and makes everything read-only except for what is granted. That
+also closes what Landlock leaves open: changing modes, times and attributes of others' files.
 """
 
 from __future__ import annotations
 
-import _socket  # `socket` takes 4 ms, and `re` 8
+import _socket  # `socket` takes 4 ms to import, and `re` 8
 import fcntl
 import os
 import struct
 
 from anyplug.runtime.sandbox.linux import syscalls
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 Paths = tuple[str, ...]
 
 TMP, SHM = "/tmp", "/dev/shm"
-SHM_BYTES = 64 << 20  # for semaphores and small shared memory, as multiprocessing wants them
-COVER_BYTES = 1 << 16  # what covers a hidden folder holds nothing but mount points
+SHM_BYTES = 64 << 20  # for semaphores and small shared memory, as multiprocessing needs them
+COVER_BYTES = 1 << 16  # the cover of a hidden folder contains only mount points
 BYTES_PER_FILE, FEWEST_FILES = 1 << 12, 4096  # of a folder in memory
 SET_FLAGS, INTERFACE_UP = 0x8914, 1  # of a network interface
 KERNELS = ("/proc", "/sys")
 PID_MAX = "/proc/sys/kernel/pid_max"
-PID_MAX_SINCE = (6, 14)  # the first Linux with one for each pid namespace
-SMALLEST_PID_MAX = 301  # the kernel keeps 300 for itself
+PID_MAX_SINCE = (6, 14)  # the first Linux with a separate one for each pid namespace
+SMALLEST_PID_MAX = 301  # the kernel reserves 300
 
 
 def enter(flags: int) -> bool:
-    """Leave namespaces, as root directly, else through a user namespace; True if it took one. Raises OSError."""
+    """Leave namespaces, as root directly, else through a user namespace; True if it used one. Raises OSError."""
     uid, gid = os.getuid(), os.getgid()
     if uid == 0:
         try:
             syscalls.unshare(flags)
-        except OSError:  # a root without rights, as in containers: it can do what other users can
+        except OSError:  # a root without privileges, as in containers, is like an ordinary user
             pass
         else:
             return False
@@ -51,12 +51,12 @@ def enter(flags: int) -> bool:
 
 
 def keep_to_itself() -> None:
-    """Let no mount made here be seen outside."""
+    """Make mounts created here invisible outside."""
     syscalls.mount("", "/", syscalls.MS_REC | syscalls.MS_PRIVATE)
 
 
 def bring_up_loopback() -> None:
-    """Let programs of a new network namespace reach themselves."""
+    """Enable the loopback interface of a new network namespace."""
     any_socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
         fcntl.ioctl(any_socket.fileno(), SET_FLAGS, struct.pack("16sH22x", b"lo", INTERFACE_UP))
@@ -70,18 +70,18 @@ def see_own_processes_only() -> None:
 
 
 def limit_processes(number: int) -> None:
-    """Limit the pid namespace as a whole, which holds for root as well, where the kernel has such a limit."""
+    """Limit the pid namespace as a whole, including root, if the kernel supports that."""
     if _version(os.uname().release) < PID_MAX_SINCE:
-        return  # before that there was one limit for the whole machine, and root would change that
+        return  # before that there was one limit for the whole machine, which root would change
     try:
         with open(PID_MAX, "w", encoding="ascii") as file:
             file.write(str(max(number, SMALLEST_PID_MAX)))
     except OSError:
-        pass  # what all together use is looked at in any case
+        pass  # the total is checked in any case
 
 
 def _version(release: str) -> tuple[int, ...]:
-    """Give the first two numbers of a kernel's release; none of what has none."""
+    """Return the first two numbers of a kernel's release; empty if it has none."""
     found = []
     for part in release.split(".")[:2]:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -92,12 +92,12 @@ def _version(release: str) -> tuple[int, ...]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path lies in a folder, and is not that folder."""
+    """Return whether a path is inside a folder, and not the folder itself."""
     return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
 def outermost(paths: Sequence[str]) -> list[str]:
-    """Leave out what lies in another of them."""
+    """Drop paths inside others of them."""
     return [path for path in dict.fromkeys(paths) if not any(is_below(path, other) for other in paths)]
 
 
@@ -112,9 +112,9 @@ def furnish(
     tmp_bytes: int,
     shelf: Shelf | None = None,
 ) -> list[str]:
-    """Arrange the mounts; give those of `seen` that were put back below /tmp. All paths are real and exist.
+    """Arrange the mounts; return those of `seen` that were put back below /tmp. All paths are real and exist.
 
-    A shelf shows the plugin's own folder; what else lies in the same folder stays as visible and writable as it was.
+    A shelf shows the plugin's own folder; other entries of its parent stay as visible and writable as they were.
     """
     own = {TMP: tmp_bytes} if private_tmp else {}
     own |= {SHM: SHM_BYTES} if os.path.isdir(SHM) else {}
@@ -127,7 +127,7 @@ def furnish(
         code = tuple(path for path in code if path != shelf.own and not is_below(path, shelf.own))
     read_only = {"/": True} | dict.fromkeys(mounted, True)
     read_only |= dict.fromkeys(writable, False) | dict.fromkeys(own, False)
-    if "/" in writable:  # the kernel's own switches are no files of anybody's
+    if "/" in writable:  # the kernel's own switches are not anybody's files
         read_only |= dict.fromkeys(KERNELS, True)
     read_only |= dict.fromkeys(code, True)
     if shelf is not None:
@@ -147,7 +147,8 @@ def furnish(
 def _pin(folders: set[str], read_only: dict[str, bool], mounted: dict[str, bool]) -> None:
     """Make folders mount points as well, which cannot be renamed: otherwise another could be put in their place.
 
-    They stay as writable as they are. What lies in a cover is left out: it stays covered, and nothing is renamed there.
+    They stay as writable as they are. Folders inside a cover are left out: they stay covered, and nothing is renamed
+    there.
     """
     for path in sorted(folders, key=_depth):
         if path not in read_only and not mounted.get(_nearest(path, mounted)):
@@ -155,7 +156,7 @@ def _pin(folders: set[str], read_only: dict[str, bool], mounted: dict[str, bool]
 
 
 def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
-    """Leave out what lies in the plugin's folder, which the shelf shows; add what lies beside that and is seen."""
+    """Drop paths in the plugin's folder, which the shelf shows; add visible paths next to it."""
     seen = tuple(path for path in seen if not is_below(path, shelf.own))
     writable = tuple(path for path in writable if not is_below(path, shelf.own))
     if not _holds(seen, shelf.parent) or _holds(hidden, shelf.parent):
@@ -165,9 +166,10 @@ def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[
 
 
 def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str, bool]:
-    """Cover folders with empty ones, and put back what shall be seen in them; give all mount points, True for covers.
+    """Cover folders with empty ones, and put back what should be visible; return all mount points, True for covers.
 
-    From the outside in: what was put back may hold the next folder to cover. What a shelf shows, it puts back itself.
+    From the outside in: what was put back may contain the next folder to cover. What a shelf shows, it puts back
+    itself.
     """
     parent = shelf.parent if shelf is not None and shelf.parent not in covers else ""
     if parent:
@@ -178,7 +180,7 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
     for path in sorted({*covers, *below}, key=_depth):
         if path in covers:
             if path == parent and mounted.get(_nearest(path, mounted)):
-                os.makedirs(path, exist_ok=True)  # nobody else can rename anything here as it is
+                os.makedirs(path, exist_ok=True)  # nobody else can rename anything here
             elif os.path.isdir(path):
                 mode = "1777" if path in {TMP, SHM} else "755"
                 options = f"mode={mode},size={covers[path]},nr_inodes={most_files(covers[path])}"
@@ -196,18 +198,18 @@ def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str
             make_mount_point(path, is_folder=is_folder)
             syscalls.attach(tree, path)
             mounted[path] = False
-        else:  # it is seen already
+        else:  # it is already visible
             os.close(tree)
     return mounted
 
 
 def most_files(size: int) -> int:
-    """Say how many files a folder in memory may hold: each takes a kilobyte of the kernel's own, also if empty."""
+    """Return how many files a folder in memory may contain: each takes a kilobyte in the kernel, even if empty."""
     return max(size // BYTES_PER_FILE, FEWEST_FILES)
 
 
 def _holds(folders: Paths, path: str) -> bool:
-    """Whether a path is one of these folders, or lies in one."""
+    """Return whether a path is one of these folders, or inside one."""
     return any(path == folder or is_below(path, folder) for folder in folders)
 
 
@@ -221,7 +223,7 @@ def _depth(path: str) -> int:
 
 
 def between(path: str, folders: Paths) -> list[str]:
-    """Give the folders on the way from one of `folders` to the path, without the two ends."""
+    """Return the folders on the way from one of `folders` to the path, without the two ends."""
     found = []
     parent = os.path.dirname(path)
     while any(is_below(parent, folder) for folder in folders):
@@ -231,7 +233,7 @@ def between(path: str, folders: Paths) -> list[str]:
 
 
 def make_mount_point(path: str, *, is_folder: bool) -> None:
-    """Make something to mount on, where there is nothing."""
+    """Create something to mount on, if there is nothing."""
     os.makedirs(path if is_folder else os.path.dirname(path), exist_ok=True)
     if not is_folder and not os.path.lexists(path):
         os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,6 +1,6 @@
-"""Shows a plugin its own folder as it was approved: the code comes from a snapshot, whatever happens to the original.
+"""Show a plugin its own folder as it was approved: the code comes from a snapshot, whatever happens to the original.
 
-A mount hangs on a name, and a rename outside the sandbox would take it off. So the mount point lies on a *shelf*: a
+A mount is attached to a name, and a rename outside the sandbox would detach it. So the mount point is on a *shelf*: a
 tmpfs over the folder's parent, in which nobody else can rename anything. Three ways to show a folder:
 
 - the snapshot itself, read-only;
@@ -9,7 +9,7 @@ tmpfs over the folder's parent, in which nobody else can rename anything. Three 
   overlay whose upper layer is the real folder, because its names stay when somebody renames a file underneath. Such
   an overlay also keeps names that are gone since, so each start gets a new one.
 
-Part of the spawner: the standard library only.
+Part of the spawner: standard library only.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import os
 
 from anyplug.runtime.sandbox.linux import syscalls
 
-MOST_NEIGHBOURS = 200  # entries of the parent folder that are shown again, each a mount
+MOST_NEIGHBOURS = 200  # entries of the parent folder that are mounted back
 MOST_LOOKED_AT = 50_000  # entries of a real folder in which code might have been added
-SCRATCH = ".shelf"  # in our home, which is covered: where overlays are made
+SCRATCH = ".shelf"  # in our home, which is covered: where overlays are prepared
 UNSAFE = "its folder was changed or moved while it was being started"
 
 
@@ -42,7 +42,7 @@ class Shelf:
         code_names: tuple[str, ...],
         code_suffixes: tuple[str, ...],
     ) -> None:
-        """Take hold of all that a cover may hide. The fields are those of `profile.Shown`."""
+        """Open everything that a cover may hide. The fields are those of `profile.Shown`."""
         self.own = own
         self.parent = os.path.dirname(own) if shelved else ""  # to cover; empty: the folder is shown where it is
         self.is_overlaid = bool(beside)
@@ -58,10 +58,10 @@ class Shelf:
             if os.path.isfile(os.path.join(own, name))
         ]
         self._layers = [syscalls.name(path) for path in (beside, work)] if beside else []
-        self._links: dict[str, str] = {}  # beside the plugin's folder
+        self._links: dict[str, str] = {}  # next to the plugin's folder
         self._scratch = ""
         self._identity = (0, 0)
-        self._work: dict[int, str] = {}  # by start: the folder that its overlay works in
+        self._work: dict[int, str] = {}  # by start: the work folder of its overlay
         self._spare: list[str] = []
         self._made = 0
         if self.is_laid:
@@ -71,14 +71,14 @@ class Shelf:
             self._without_overlay = syscalls.clone_tree(self.own)
 
     def neighbours(self) -> list[str]:
-        """List what else lies in the parent folder and is shown there again; remember the links."""
+        """List the other entries of the parent folder that are mounted back there; remember the links."""
         names = sorted(os.listdir(self.parent))[:MOST_NEIGHBOURS] if self.parent else []
         paths = [path for name in names if (path := os.path.join(self.parent, name)) != self.own]
         self._links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
         return [path for path in paths if path not in self._links]
 
     def fill(self, home: str) -> None:
-        """Mount what the plugin sees, on a shelf that is there now. `home` is ours, and covered."""
+        """Mount what the plugin sees on the existing shelf. `home` is ours, and covered."""
         os.makedirs(self.own, exist_ok=True)
         for path, target in self._links.items():
             if not os.path.lexists(path):
@@ -107,20 +107,20 @@ class Shelf:
 
     @property
     def read_only(self) -> list[str]:
-        """What of that stays as it is."""
+        """The read-only part of that."""
         if self.is_laid:
             return []
         return self.mounted[1:] if self.is_overlaid else self.mounted
 
     def settle(self) -> None:
-        """Remember what is shown, once all mounts are made; let overlays be made though all else is read-only now."""
+        """Remember what is shown once all mounts exist; allow overlays although everything else is read-only now."""
         found = os.stat(self.own)
         self._identity = (found.st_dev, found.st_ino)
         if self._scratch:
             syscalls.set_writable(self._scratch)
 
     def lay(self, start: int) -> int:
-        """Make the view of the real folder for one start; return a tree to attach at `own`. Raises OSError."""
+        """Create the view of the real folder for one start; return a tree to attach at `own`. Raises OSError."""
         if self._scratch:
             self._work[start] = self._spare.pop() if self._spare else self._new_work()
             self._overlay_on(self.own, self._work[start])
@@ -135,21 +135,21 @@ class Shelf:
             syscalls.unmount(self.own)
 
     def outer(self, path: str) -> str:
-        """Return where we find a file of the plugin's folder, which is empty here between two starts."""
+        """Return the path of a file in the plugin's folder, which is empty here between two starts."""
         return self._inside(path) if self._scratch and path.startswith(f"{self.own}/") else path
 
     def clear(self) -> None:
-        """Take the way to the real folder away, in the namespace of a program that is about to start."""
-        if self._scratch and os.path.lexists(self._scratch):  # else another /tmp covers our home
+        """Remove the path to the real folder, in the namespace of a program that is about to start."""
+        if self._scratch and os.path.lexists(self._scratch):  # otherwise another /tmp covers our home
             syscalls.unmount(self._scratch)
 
     def ended(self, start: int) -> None:
-        """Let another start have the folder that a program's overlay worked in."""
+        """Free the work folder of an ended program's overlay for another start."""
         if start in self._work:
             self._spare.append(self._work.pop(start))
 
     def is_in_place(self) -> bool:
-        """Whether the plugin's path still leads to what was put there: somebody may have renamed a folder above it."""
+        """Return whether the plugin's path still leads to what was mounted: a parent folder may have been renamed."""
         try:
             found = os.stat(self.own)
         except OSError:
@@ -157,7 +157,7 @@ class Shelf:
         return self.is_laid or (found.st_dev, found.st_ino) == self._identity
 
     def _open_scratch(self, home: str) -> None:
-        """Keep a writable way to the real folder, from which overlays are made."""
+        """Keep a writable path to the real folder, from which overlays are made."""
         scratch = os.path.join(home, SCRATCH)
         os.mkdir(scratch)
         syscalls.attach(self._tree, scratch)
@@ -174,7 +174,7 @@ class Shelf:
             self._scratch, self.refused = "", str(error)
 
     def _overlay_on(self, place: str, work: str) -> None:
-        """Mount an overlay whose upper layer is the real folder; its names stay, whoever renames files there."""
+        """Mount an overlay whose upper layer is the real folder; its names stay even if files there are renamed."""
         paths = (f"{self._works_in}/empty", self.own, work)
         with _Opened(*map(self._inside, paths)) as (empty, real, work_folder):
             found = os.fstat(real)
@@ -193,7 +193,7 @@ class Shelf:
         return path
 
     def _lay_one(self, name: str) -> None:
-        """Put a file or folder of the snapshot where it belongs; a link must lead where it led."""
+        """Mount a file or folder of the snapshot in its place; a link must lead where it led."""
         at = os.path.join(self.own, name)
         kept = f"/proc/self/fd/{self._snapshot}/{name}"
         if os.path.islink(kept):
@@ -214,11 +214,11 @@ class Shelf:
                     if entry.name in self._ignored or name in laid:
                         continue
                     if seen > MOST_LOOKED_AT:
-                        raise OSError(errno.EMLINK, f"more than {MOST_LOOKED_AT:,} files lie in its folder")
+                        raise OSError(errno.EMLINK, f"there are more than {MOST_LOOKED_AT:,} files in its folder")
                     if entry.is_dir(follow_symlinks=False):
                         left.append(name)
                     elif self._is_code(entry):
-                        raise OSError(errno.ESTALE, f"{name} is new, and nobody approved it")
+                        raise OSError(errno.ESTALE, f"{name} is new, and was not approved")
 
     def _is_code(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
@@ -227,7 +227,7 @@ class Shelf:
 
 
 class _Opened:
-    """Some folders, open only to name them, until the end of a `with`."""
+    """Some folders, opened only to name them, until the end of a `with`."""
 
     def __init__(self, *paths: str) -> None:
         self._paths = paths
@@ -248,11 +248,11 @@ class _Opened:
 
 
 def _overlay(at: str, lower: int, upper: int, work: int) -> None:
-    """Mount an overlay of folders that are open: their names may hold commas and colons."""
+    """Mount an overlay of open folders: their names may contain commas and colons."""
     layers = (("lowerdir", lower), ("upperdir", upper), ("workdir", work))
     options = ",".join(f"{name}=/proc/self/fd/{fd}" for name, fd in layers)
     flags, options = syscalls.MS_NOSUID | syscalls.MS_NODEV, f"{options},userxattr"
-    try:  # without the last option, Linux from 6.6 on marks the upper folder, which is the user's own
+    try:  # without the last option, Linux 6.6 and later marks the upper folder, which is the user's own
         syscalls.mount("overlay", at, flags, f"{options},uuid=null")
     except OSError as error:
         if error.errno != errno.EINVAL:

@@ -1,41 +1,41 @@
-"""Decides whether a path is protected: names at any depth, and paths. Pure; part of the spawner: standard library only.
+"""Decide whether a path is protected: names at any depth, and paths. Pure; part of the spawner: standard library only.
 
-Patterns are those of `protected_paths`: relative ones hold at any depth, those that begin with `/` where they say.
+Patterns are those of `protected_paths`: relative ones apply at any depth, those that begin with `/` where they say.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GIT, SETTINGS = ".git", ".config"
-# What git runs commands from in a folder that holds a repository, and the file by which git knows such a folder. That
-# file is protected itself, so no folder becomes one, or stops being one, under a plugin's hands.
+# What git runs commands from in a folder that contains a repository, and the file by which git recognises such a
+# folder. That file is protected itself, so a plugin can neither turn a folder into a repository nor back.
 GIT_FOLDERS = frozenset({"hooks", "modules", "worktrees"})
 GIT_FILES = frozenset({"config", "config.worktree", "commondir", "gitdir"})
 GIT_NAMES = GIT_FILES | GIT_FOLDERS
 GIT_NAME, GIT_MARK, GIT_STORE = "config", "HEAD", "objects"
-# The only folders in which git writes a file of that name by itself. In the first, the table says what is protected. In
-# the others it is all that could make a repository of a folder with that file, or run commands then.
+# The only folders in which git itself writes a file of that name. In the first, the table defines what is protected. In
+# the others it is everything that could turn a folder with that file into a repository, or run commands then.
 MARKED = ((GIT,), (GIT, "logs"), (GIT, "refs", "remotes", "*"), (GIT, "logs", "refs", "remotes", "*"))
-REFERENCES = frozenset({"refs", "logs"})  # the folders of a repository in which files are called as branches are
-# How programs call what they write before they rename it to a file: the file's name with one of these before it, and
-# one of those behind it. Names that end so are files of their own.
+REFERENCES = frozenset({"refs", "logs"})  # the folders of a repository in which files are named after branches
+# How programs name what they write before they rename it to a file: the file's name with one of these before it, and
+# one of those after it. Names that end so are files of their own.
 BEFORE, BEHIND = ("", ".", "#", ".#"), ".~-_#"
 OF_THEIR_OWN = (".example", ".sample", ".template", ".dist", ".development", ".production", ".test")
-EXACT = "="  # before a pattern whose case counts
-MOST_KNOWN = 4096  # folders whose verdict is kept
+EXACT = "="  # before a case-sensitive pattern
+MOST_KNOWN = 4096  # folders whose verdict is cached
 
 Parts = tuple[str, ...]
 FREE, INNER, CLOSED = 0, 1, 2  # INNER: a folder on the way to a protected path, and only ever a folder
 
 
 def fold(name: str) -> str:
-    """Write a name as folders compare names that ignore case: composed, folded, without what is not seen."""
+    """Normalise a name as case-insensitive file systems do: composed, folded, without invisible characters."""
     if name.isascii():
         return name.lower()
-    import unicodedata  # a megabyte, and hardly any name needs it
+    import unicodedata  # takes a megabyte, and hardly any name needs it
 
     seen = "".join(letter for letter in name if unicodedata.category(letter) != "Cf" and not _is_variation(letter))
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", seen).casefold())
@@ -46,13 +46,13 @@ def _is_variation(letter: str) -> bool:
 
 
 def fold_part(name: str) -> str:
-    """Fold a name as it is compared with patterns: `repository.git`, as bare ones are called, is a `.git`, too."""
+    """Normalise a name for comparison with patterns: `repository.git`, the name of a bare one, is a `.git`, too."""
     folded = fold(name)
     return GIT if folded.endswith(GIT) else folded
 
 
 def split(path: str) -> Parts:
-    """Give the names of an absolute path."""
+    """Return the names of an absolute path."""
     return tuple(part for part in path.split("/") if part)
 
 
@@ -63,7 +63,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def drafted(name: str) -> list[str]:
-    """List the files for which a name may be that of a draft, which is renamed to the file when it is written."""
+    """List the files for which a name may be a draft, which is renamed to the file when it is written."""
     if fold(name).endswith(OF_THEIR_OWN):
         return []
     rests = [name[len(before) :] for before in BEFORE if name.startswith(before)]
@@ -72,7 +72,7 @@ def drafted(name: str) -> list[str]:
 
 
 def sounds_like_file(name: str) -> bool:
-    """Whether a protected name that is not there would be a file, as far as names tell."""
+    """Return whether a protected name that does not exist would be a file, as far as names tell."""
     return "." in name or fold(name) in GIT_FILES
 
 
@@ -115,7 +115,7 @@ class Protected:
             self._names.add(parts[0])
 
     def state(self, folder: str, name: str) -> int:
-        """Say whether a name in a folder (a real, absolute path) is free, protected, or on the way to what is."""
+        """Return whether a name in a folder (a real, absolute path) is free, protected, or on the way to what is."""
         known = self._known.get(folder)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
@@ -133,7 +133,7 @@ class Protected:
         return self._at(parts, name, opened)
 
     def git_folders(self, folder: str, name: str) -> list[int]:
-        """List how many levels above a name's folder a repository's folder would have to be for the name to be closed.
+        """List how many levels above a name's folder a repository's folder must be for the name to be closed.
 
         0 is the folder itself. Those that a grant names are left out.
         """
@@ -147,7 +147,7 @@ class Protected:
 
     @staticmethod
     def repository(folder: str) -> Parts:
-        """Give the innermost `.git` that a folder lies in, or is, or its folder of references; nothing if in none.
+        """Return the innermost `.git` that contains a folder, or is it, or its folder of references; empty if none.
 
         What is allowed in one is not all allowed elsewhere, so nothing is moved out of it or into it.
         """
@@ -159,9 +159,10 @@ class Protected:
         return real[: inside[-1] + is_among_references]
 
     def leads_to_own(self, target: str) -> bool:
-        """Whether a link with this text may lead to a folder in which nothing is protected, alone or with others.
+        """Return whether a link with this text, alone or with others, may lead to where nothing is protected.
 
-        By names alone: other links and folders on the way can change later, but whoever gets there names the folder.
+        By names alone: other links and folders on the way can change later, but every path to the folder contains its
+        name.
         """
         return any(fold(part) in self._own for part in target.split("/"))
 
@@ -177,7 +178,7 @@ class Protected:
         return found
 
     def opener(self, path: str) -> str:
-        """Give the path that a grant has to name to open another; empty if that is not protected."""
+        """Return the path that a grant must name to open another; empty if that is not protected."""
         real = split(path)
         for depth in range(1, len(real) + 1):
             state = self.state("/" + "/".join(real[: depth - 1]), real[depth - 1])
@@ -189,12 +190,12 @@ class Protected:
 
     def _named_depth(self, parts: Parts) -> int:
         if parts in self._paths or self._is_loose(parts):
-            return len(parts) + (parts[-1] == SETTINGS)  # many programs have theirs in there
-        # Such as .git/hooks: what is named is the outermost folder.
+            return len(parts) + (parts[-1] == SETTINGS)  # many programs keep their settings there
+        # For example .git/hooks: the outermost folder must be named.
         return next((at + 1 for at, part in enumerate(parts) if part in self._longer), len(parts))
 
     def _look(self, folder: str) -> tuple[Parts, int, int]:
-        """Give a folder's names, how deep a grant opens it, and how deep the deepest pattern that holds it begins."""
+        """Return a folder's names, how deep a grant opens it, and how deep the deepest pattern for it begins."""
         real = split(folder)
         opened = self._opened(real)
         parts = tuple(map(fold_part, real))
@@ -209,19 +210,19 @@ class Protected:
         return parts, opened, anchor
 
     def _opened(self, real: Parts) -> int:
-        """Say how deep the deepest grant is that names a path or a folder above it."""
+        """Return the depth of the deepest grant that names a path or a parent of it."""
         return max((len(grant) for grant in self._named if real[: len(grant)] == grant), default=0)
 
     @staticmethod
     def _may_be_marked(folder: Parts, opened: int) -> bool:
-        """Whether a folder may hold the file by which git knows a repository; a grant of a `.git` opens all of it."""
+        """Return whether a folder may contain git's marker of a repository; a grant of a `.git` opens all of it."""
         if 0 < opened <= len(folder) and folder[opened - 1] == GIT:
             return True
         return any(len(folder) >= len(ends) and all(map(_fits, folder[-len(ends) :], ends)) for ends in MARKED)
 
     @staticmethod
     def _in_git(real: Parts, parts: Parts) -> int:
-        """Say how deep the `.git` is in which a path is what git, or who helps git, may take commands from; else 0."""
+        """Return the depth of the `.git` in which a path is what git or its helpers may take commands from; else 0."""
         if GIT not in parts[:-1]:
             return 0
         *folder, name = parts
@@ -257,7 +258,7 @@ class Protected:
                 return CLOSED
             if name in self._exact and not self._may_be_marked(folder, opened):
                 return CLOSED
-        inner = parts in self._above  # also where a grant names it: what lies in it is not opened by that
+        inner = parts in self._above  # also if a grant names it, because that does not open its content
         for at in range(opened, depth):
             for pattern in self._longer.get(parts[at], ()):
                 rest = parts[at:]

@@ -1,8 +1,8 @@
-"""Seccomp: which system calls a thread, and all that it starts, may make.
+"""Seccomp: which system calls a thread and its descendants may make.
 
 The decisions are data: `syscall_table` has one for each call, `socket_table` for each socket. What is in neither is
-refused. Our own and not `pyseccomp`, which needs libseccomp on the machine and has seen no release in years. The
-filter refuses with an errno and never kills: many programs try a call only to find out whether it works.
+refused. Our own implementation, because `pyseccomp` needs libseccomp on the machine and has had no release in years.
+The filter refuses with an errno and never kills: many programs try a call only to find out whether it works.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 
 from anyplug.runtime.sandbox.linux import socket_table, syscall_table, syscalls
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from typing import Literal
 
@@ -25,9 +25,9 @@ SET_MODE_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 8, 32
 EPERM, ENOSYS, ENOPROTOOPT = 1, 38, 92
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ARCHITECTURES = tuple(AUDIT_ARCH)  # the order of the numbers below
-X32 = 0x40000000  # from here on, x86-64's numbers are a second way to say the same
+X32 = 0x40000000  # from here on, x86-64's numbers are aliases
 
-# Asked about, where what a program does is to be recorded (`record`).
+# Asked about if a program's actions are recorded (`syscall_recorder`).
 NOTED = {
     name: syscall_table.NUMBERS[name]
     for name in (
@@ -36,7 +36,7 @@ NOTED = {
         "chmod", "fchmodat", "utimensat", "socket", "connect", "bind",
     )
 }  # fmt: skip
-# Asked about where a broker makes changes in place of the programs (`broker`).
+# Asked about if a broker makes changes for the programs (`broker`).
 BROKERED = {
     name: syscall_table.NUMBERS[name]
     for name in (
@@ -47,18 +47,18 @@ BROKERED = {
     )
 }  # fmt: skip
 LISTENING = ("listen", "accept", "accept4")
-SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # and where their flags stand
+SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # with the position of their flags
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
 
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* flag that `clone` takes
 MFD_NOEXEC_SEAL = 8
 ASK_PERSONALITY = 0xFFFFFFFF
 RLIMIT_RSS, RLIMIT_LOCKS = 5, 10  # they limit nothing, and carry our marks
-SET_USER, SET_GROUP = 0o4000, 0o2000  # in the mode of a file: whoever executes it becomes its owner
-IS_DEVICE = 0o20000  # in the mode of `mknod`: of both kinds of devices, and of nothing else that it makes
-MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: else `open` looks at no mode
+SET_USER, SET_GROUP = 0o4000, 0o2000  # in a file's mode: anyone who executes it becomes its owner
+IS_DEVICE = 0o20000  # in the mode of `mknod`: of both kinds of devices, and of nothing else that it creates
+MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, and the bit that only O_TMPFILE has: otherwise `open` ignores the mode
 RENAME_WHITEOUT = 4
-CHANGES_FILE = 0o3 | MAKES_FILE | 0o1000  # or it is opened to be written to, or cut off
+CHANGES_FILE = 0o3 | MAKES_FILE | 0o1000  # or it is opened for writing, or truncated
 MSG_FASTOPEN = 0x20000000  # connects without `connect`, and so past Landlock's ports
 PR_SCHED_CORE = 62
 SCHED_OTHER, SCHED_BATCH, SCHED_IDLE = 0, 3, 5
@@ -71,36 +71,36 @@ Instruction = tuple[int, int, int, int]
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN, AND, JUMP = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54, 0x05
 FARTHEST = 255  # instructions that a comparison can skip
 ALLOW: Instruction = (RETURN, 0, 0, 0x7FFF0000)
-ASK: Instruction = (RETURN, 0, 0, 0x7FC00000)  # whoever listens, and wait for the answer
+ASK: Instruction = (RETURN, 0, 0, 0x7FC00000)  # the listener, and wait for the answer
 REFUSAL, ERROR_BITS = 0x50000, 0xFFFF
 PACKED = struct.Struct("=HBBI")
-AT_NUMBER, AT_ARCH, AT_ARGUMENTS = 0, 4, 16  # offsets in what the filter sees
+AT_NUMBER, AT_ARCH, AT_ARGUMENTS = 0, 4, 16  # offsets in the filter's input
 
 
 def refuse(errno: int) -> Instruction:
-    """End with an error."""
+    """Return the instruction that ends with an error."""
     return (RETURN, 0, 0, REFUSAL | errno)
 
 
 REFUSE = refuse(EPERM)
-# The bodies that look at no argument. Each is one object, so that neighbours with the same are seen.
+# The bodies that check no argument. Each is one object, so that equal neighbours are merged.
 PLAIN: dict[str, list[Instruction]] = {
     syscall_table.ALLOW: [ALLOW], syscall_table.REFUSE: [REFUSE], syscall_table.ABSENT: [refuse(ENOSYS)],
 }  # fmt: skip
 
 
 def argument(index: int, *, high: bool = False) -> Instruction:
-    """Load one half of an argument: the kernel looks at the low one only of what is an `int` to it."""
+    """Load one half of an argument: for an `int` the kernel uses only the low one."""
     return (LOAD, 0, 0, AT_ARGUMENTS + 8 * index + 4 * high)
 
 
 def one_of(*values: int) -> list[Instruction]:
-    """Allow if what is loaded is one of these, else go on."""
+    """Allow if the loaded value is one of these, else continue."""
     return [step for value in values for step in ((EQUAL, 0, 1, value), ALLOW)]
 
 
 def none_of(*values: int) -> list[Instruction]:
-    """Refuse if what is loaded is one of these, else go on."""
+    """Refuse if the loaded value is one of these, else continue."""
     return [step for value in values for step in ((EQUAL, 0, 1, value), REFUSE)]
 
 
@@ -113,10 +113,10 @@ def build(
     asks: bool = False,
     brokered: bool = False,
 ) -> bytes:
-    """Make the filter; raises OSError on an architecture that we have no numbers for.
+    """Build the filter; raises OSError on an unsupported architecture.
 
     With `watches` it lets programs watch files for changes. With `asks`, it asks its listener about what is `NOTED`,
-    also where it would refuse by itself. With `brokered`, it asks about what is `BROKERED`, where it would allow it.
+    even where it would refuse. With `brokered`, it asks about what is `BROKERED` where it would allow it.
     """
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCH:
@@ -150,14 +150,14 @@ def build(
 
 
 def _asking(name: str, body: list[Instruction]) -> list[Instruction]:
-    """Ask where a body would allow; files that are opened only to be read concern nobody."""
+    """Ask where a body would allow; files that are opened only for reading do not matter."""
     asking = [ASK if step == ALLOW else step for step in body]
     flags = {"open": 1, "openat": 2}.get(name)
     return asking if flags is None else [argument(flags), (ANY_BIT, 1, 0, CHANGES_FILE), ALLOW, *asking]
 
 
 def _ranges(bodies: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
-    """Give the first numbers of the ranges in which all have the same body. What has none is absent."""
+    """Return the ranges of numbers with the same body, by first number. Numbers without one are absent."""
     absent = PLAIN[syscall_table.ABSENT]
     found = [(0, bodies.get(0, absent))]
     for number in range(1, max(bodies) + 2):
@@ -168,7 +168,7 @@ def _ranges(bodies: dict[int, list[Instruction]]) -> list[tuple[int, list[Instru
 
 
 def _search(ranges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Find the body for a number by halves: the kernel runs a new filter on every number, for each thread."""
+    """Find the body for a number by bisection: the kernel runs a new filter on every number, for each thread."""
     if len(ranges) == 1:
         return ranges[0][1]
     middle = len(ranges) // 2
@@ -180,14 +180,14 @@ def _search(ranges: list[tuple[int, list[Instruction]]]) -> list[Instruction]:
 
 
 def _of_processes() -> dict[str, list[Instruction]]:
-    """Give the bodies for calls of which only some uses are refused. Each ends by itself."""
+    """Return the bodies for calls of which only some uses are refused. Each ends by itself."""
     marks = none_of(RLIMIT_RSS, RLIMIT_LOCKS)
     return {
         "clone": [argument(0), (ANY_BIT, 0, 1, NEW_NAMESPACES), REFUSE, ALLOW],
         "personality": [argument(0), *one_of(0, ASK_PERSONALITY), REFUSE],
-        "memfd_create": [argument(1), (ANY_BIT, 1, 0, MFD_NOEXEC_SEAL), REFUSE, ALLOW],  # else it could be executed
+        "memfd_create": [argument(1), (ANY_BIT, 1, 0, MFD_NOEXEC_SEAL), REFUSE, ALLOW],  # or it could be executed
         "setrlimit": [argument(0), *marks, ALLOW],
-        # Asking is fine; setting is for oneself, and not for what carries our marks.
+        # Reading is fine; setting is allowed for the process itself, except for limits that carry our marks.
         "prlimit64": [
             argument(2), (EQUAL, 0, 3, 0), argument(2, high=True), (EQUAL, 0, 1, 0), ALLOW,
             argument(0), (EQUAL, 1, 0, 0), REFUSE,
@@ -199,9 +199,9 @@ def _of_processes() -> dict[str, list[Instruction]]:
 
 
 def _of_priorities() -> dict[str, list[Instruction]]:
-    """Give the bodies for calls that set priorities: of the caller alone, since the spawner has the same user.
+    """Return the bodies for calls that set priorities: of the caller alone, since the spawner has the same user.
 
-    The spawner took away the right to raise one, and its own priority must not be lowered: it minds the limits.
+    The spawner dropped the right to raise one, and its own priority must not be lowered: it enforces the limits.
     """
     own: list[Instruction] = [argument(0), (EQUAL, 1, 0, 0), REFUSE]
     return {
@@ -218,10 +218,10 @@ def _of_priorities() -> dict[str, list[Instruction]]:
 
 
 def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
-    """Give the bodies for calls that set modes, control or watch files.
+    """Return the bodies for calls that set modes, control or watch files.
 
-    No file may let others become the user, or root where that is the user: it would lie there for them, outside of
-    all that is held here. Folders may be their group's, as shared ones are: `chmod` minds the user's bit only.
+    No file may let others become the user, or root where that is the user: it would be available to them outside the
+    sandbox. Folders may be set-group-ID, as shared ones are: `chmod` checks the user's bit only.
     """
     made: list[Instruction] = [(ANY_BIT, 0, 1, SET_USER | SET_GROUP), REFUSE, ALLOW]
     bodies: dict[str, list[Instruction]] = {"creat": [argument(1), *made]}
@@ -249,7 +249,7 @@ def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
 
 
 def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]:
-    """Give the bodies for sockets."""
+    """Return the bodies for sockets."""
     allowed = PLAIN[syscall_table.ALLOW]
     own = socket_table.UNIX if unix else ()
     bodies = {
@@ -260,8 +260,8 @@ def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]
     bodies |= dict.fromkeys((*CALLS_ON_SOCKETS, *SENDING), allowed)
     if network == "none" and not unix:
         bodies |= dict.fromkeys(CALLS_ON_SOCKETS, PLAIN[syscall_table.REFUSE])
-    # A socket that was never bound listens all the same, on a port of every interface that Landlock is not asked
-    # about, and `listen` does not show whose socket it is. Only in a network of its own is nobody there to connect.
+    # A socket that was never bound can still listen, on a port of every interface that Landlock does not check, and
+    # `listen` does not show whose socket it is. Only in its own network is nobody there to connect.
     if network == "ports" or (network == "hosts" and not unix):
         bodies |= dict.fromkeys(LISTENING, PLAIN[syscall_table.REFUSE])
     if network in {"ports", "hosts"}:
@@ -282,7 +282,7 @@ def _made(*rules: socket_table.Rule) -> list[Instruction]:
 
 
 def _set() -> list[Instruction]:
-    """Allow options of the levels that we know, but for some."""
+    """Allow options of the known levels, with exceptions."""
     body: list[Instruction] = []
     for level, refused in socket_table.OPTIONS.items():
         rest = [argument(2)]
@@ -296,8 +296,8 @@ def _set() -> list[Instruction]:
 
 
 def digest(program: bytes) -> str:
-    """Name a filter."""
-    import hashlib  # 5 ms, and the spawner never names one
+    """Return the digest of a filter."""
+    import hashlib  # takes 5 ms to import, and the spawner never needs it
 
     return hashlib.sha256(program).hexdigest()
 
@@ -307,16 +307,17 @@ class _Program(ctypes.Structure):
 
 
 def apply(program: bytes) -> None:
-    """Hold this thread to a filter, for good. Needs no_new_privs."""
+    """Apply a filter to this thread permanently. Needs no_new_privs."""
     steps = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.addressof(steps))
     syscalls.prctl("seccomp", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(described))
 
 
 def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
-    """Do the same with a filter that asks; give the descriptor of who is asked.
+    """Do the same with a filter that asks; return the listener's descriptor.
 
-    `killable`: once somebody is at it, only a signal that kills ends a call, since what is done must not be repeated.
+    `killable`: once a call is being handled, only a fatal signal interrupts it, since what is done must not be
+    repeated.
     """
     steps = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.addressof(steps))
@@ -326,13 +327,13 @@ def apply_and_listen(program: bytes, *, killable: bool = False) -> int:
 
 
 def judge(program: bytes, data: bytes) -> int:
-    """Run a filter as the kernel does, on what it saw of a call; give the errno with which it refuses, else 0."""
+    """Run a filter as the kernel does, on its input for a call; return the errno with which it refuses, else 0."""
     value = judged(program, data)
     return value & ERROR_BITS if value & ~ERROR_BITS == REFUSAL else 0
 
 
 def judged(program: bytes, data: bytes) -> int:
-    """Do the same; give what it answers."""
+    """Do the same; return its verdict."""
     steps = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = loaded = 0
     while True:

@@ -1,4 +1,4 @@
-"""Every family of sockets, and what a confined program may make of it. Data only.
+"""Every socket family, and which of its sockets a confined program may create. Data only.
 
 What is not listed in `SOCKETS` is refused: a family, a type of a family, a protocol of a type. Part of the spawner's
 start-up: the standard library only.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 STREAM, DATAGRAM, RAW, SEQPACKET = 1, 2, 3, 5
-TYPE = 0xF  # the part of a type that is no flag
+TYPE = 0xF  # the part of a type without flags
 TCP, UDP, ROUTE, ANY = 6, 17, 0, 0
 
 Rule = tuple[int, tuple[int, ...], tuple[int, ...]]  # family, types, protocols
 
 _TCP: tuple[Rule, ...] = ((AF_INET, (STREAM,), (ANY, TCP)), (AF_INET6, (STREAM,), (ANY, TCP)))
 _UDP: tuple[Rule, ...] = ((AF_INET, (DATAGRAM,), (ANY, UDP)), (AF_INET6, (DATAGRAM,), (ANY, UDP)))
-# libc and Node ask the kernel for the machine's addresses by netlink.
+# libc and Node query the machine's addresses through netlink.
 _ADDRESSES: tuple[Rule, ...] = ((AF_NETLINK, (RAW, DATAGRAM), (ROUTE,)),)
 # By the kind of network that was granted. Landlock's ports are TCP's, and so is the proxy for hosts.
 SOCKETS: dict[str, tuple[Rule, ...]] = {
@@ -24,9 +24,9 @@ SOCKETS: dict[str, tuple[Rule, ...]] = {
     "hosts": (*_TCP, *_ADDRESSES),
     "all": (*_TCP, *_UDP, *_ADDRESSES),
 }
-# With `network:unix`, besides. SOCK_RAW would be a datagram socket by another name.
+# In addition with `network:unix`. SOCK_RAW would be a datagram socket by another name.
 UNIX: tuple[Rule, ...] = ((AF_UNIX, (STREAM, DATAGRAM, SEQPACKET), (ANY, AF_UNIX)),)
-# Pairs. One of datagram sockets could be pointed at any path by `connect` or `sendto`: only with `network:unix`.
+# Pairs. A datagram socket of a pair could be pointed at any path by `connect` or `sendto`, so only with `network:unix`.
 PAIRS: tuple[Rule, ...] = ((AF_UNIX, (STREAM, SEQPACKET), (ANY, AF_UNIX)),)
 
 GRANTED, NEVER = "granted", "never"
@@ -50,7 +50,7 @@ LAST = (1 << 32) - 1
 OPTIONS: dict[int, tuple[tuple[int, int], ...]] = {
     1: ((26, 26), (50, 52)),  # SOL_SOCKET: programs for the kernel (SO_ATTACH_*)
     0: ((16, 17), (64, LAST)),  # IP: IPsec; the tables of packet filters and of multicast routers
-    TCP: ((19, 19), (31, 31)),  # TCP_REPAIR; TCP_ULP, by which a TCP socket becomes another that has no ports
+    TCP: ((19, 19), (31, 31)),  # TCP_REPAIR; TCP_ULP, which turns a TCP socket into one without ports
     UDP: ((100, 100),),  # UDP_ENCAP
     41: ((1, 1), (34, 35), (64, 65), (200, LAST)),  # IPv6: IPV6_ADDRFORM; the same as of IP
     270: (),  # netlink

@@ -1,14 +1,14 @@
-"""Records what confined programs open, execute and connect to. It decides nothing that is not decided already.
+"""Record what confined programs open, execute and connect to. It makes no decisions of its own.
 
-The filter of a spawner that records asks us about the calls below (SECCOMP_RET_USER_NOTIF), and each waits for our
-answer. What the plain filter refuses by its numbers, we refuse in its place, with the same numbers; everything else
-goes on to the kernel, whose Landlock and mounts hold as ever. Paths lie in the program's memory, and it may change
-them behind our back: so they are written down, and nothing depends on them.
+The filter of a recording spawner asks us about the calls below (SECCOMP_RET_USER_NOTIF), and each waits for our answer.
+What the plain filter would refuse by its numbers, we refuse in its place, with the same errors; everything else
+continues in the kernel, where Landlock and mounts apply as usual. Paths are in the program's memory, and it may change
+them at any time: so they are recorded, and nothing depends on them.
 
-It has to be done by a process of its own, here the host: the spawner waits for the program that waits for us.
+This must be done by a separate process, here the host: the spawner waits for the program that waits for us.
 
-Where a broker makes changes for the programs (`broker`), a call has one listener all the same: we hear of it first, and
-pass on what the broker is to do. It answers the program itself.
+If a broker makes changes for the programs (`broker`), a call still has one listener: we receive it first, and pass on
+what the broker must do. It answers the program itself.
 """
 
 import ctypes
@@ -30,20 +30,20 @@ from anyplug.runtime.sandbox.linux import seccomp, syscalls
 Kind = Literal["read", "write", "make", "execute", "socket", "connect", "listen"]
 
 RECEIVE, SEND, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102  # ioctls on a listener
-NOTICE = struct.Struct("=QII")  # id, pid, flags; then what the filter saw
+NOTICE = struct.Struct("=QII")  # id, pid, flags; then the filter's input
 ANSWER = struct.Struct("=QqiI")  # id, value, error, flags
 NOTICE_BYTES, DATA = 80, slice(16, 80)
 GO_ON = 1  # let the kernel do it
 LONGEST_PATH = 4096
 LONGEST_ADDRESS = 128
-MOST_EVENTS = 20_000  # that differ; a program that opens more has made its point
+MOST_EVENTS = 20_000  # distinct ones; a program that opens more than that has shown enough
 LONGEST_LINE = 256  # of the kernel's reading of `#!`
 SYS_PIDFD_GETFD = 438
 DNS = 53
 LOOPBACK = "127.0.0.1"
 AT_FDCWD = -100
-NOT_ABOUT_FILES = ("/proc", "/sys", "/dev")  # what can be had of these is the same for all
-GOODBYE_S = 5.0  # until the thread has gone; it answers within microseconds
+NOT_ABOUT_FILES = ("/proc", "/sys", "/dev")  # access to these is the same for all
+GOODBYE_S = 5.0  # until the thread has ended; it answers within microseconds
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,15 +51,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     path: str = ""  # real, absolute
-    address: str = ""  # of a machine; or the name of a socket on this one
+    address: str = ""  # of a machine; or the name of a local socket
     port: int = 0
     family: Literal["internet", "host", "unix", "other", ""] = ""  # `host`: by name, through the proxy
     is_tcp: bool = False
-    refused: bool = False  # by the filter; what Landlock and mounts say, nobody tells us
+    refused: bool = False  # by the filter; refusals by Landlock and mounts are not reported to us
 
 
 class Recorder:
-    """Listens to one spawner, in a thread, until `close`."""
+    """Records the events of one spawner, in a thread, until `close`."""
 
     def __init__(self) -> None:
         self._events: dict[Event, None] = {}
@@ -68,23 +68,23 @@ class Recorder:
         self._poll = select.poll()
         self._requests: socket.socket | None = None
         self._listeners: set[int] = set()
-        self._brokers: dict[int, int] = {}  # for each listener that has one, a socket to it
+        self._brokers: dict[int, int] = {}  # the socket to the broker of each listener that has one
         self._woken = self._wake = -1
         self._thread: threading.Thread | None = None
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What was tried so far, each once, in order."""
+        """What was tried so far, without duplicates, in order."""
         return tuple(self._events)
 
     def hear(self, host: str, port: int, *, refused: bool) -> None:
-        """Write down where a program went through the proxy, or was not let. From any thread."""
+        """Record a connection through the proxy, or its refusal. From any thread."""
         self._note(Event(kind="connect", family="host", address=host, port=port, is_tcp=True, refused=refused))
 
     def attach(self, requests: socket.socket, plain_filter: bytes, proxy_port: int = 0) -> None:
-        """Begin: listeners come on this socket. `plain_filter` decides, as it would without us.
+        """Start: listeners arrive on this socket. `plain_filter` decides as it would without us.
 
-        What connects to `proxy_port` of its own network goes to the proxy, which says more than that.
+        Connections to `proxy_port` of its own network go to the proxy, which reports the details.
         """
         self._filter = plain_filter
         self._proxy_port = proxy_port
@@ -96,7 +96,7 @@ class Recorder:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering: whatever still waits for us gets an error."""
+        """Stop answering: waiting calls get an error."""
         if self._thread is None:
             return
         os.write(self._wake, b"x")
@@ -120,11 +120,11 @@ class Recorder:
                         self._poll.unregister(fd)
                 elif happened & select.POLLIN:
                     self._answer(fd)
-                else:  # all that it was about have ended, or the broker
+                else:  # all its programs have ended, or the broker has
                     self._part_with(fd)
 
     def _part_with(self, fd: int) -> None:
-        """Stop listening; what still waits for an answer of a broker that is gone gets an error."""
+        """Stop listening; calls that wait for a dead broker get an error."""
         self._poll.unregister(fd)
         listener = next((listener for listener, broker in self._brokers.items() if broker == fd), None)
         if listener is not None:
@@ -157,17 +157,17 @@ class Recorder:
         try:
             self._record(Call(pid, data, listener, number), refused=error != 0)
         except (OSError, ValueError, struct.error):
-            pass  # it is gone, or its memory cannot be read: then there is nothing to write down
+            pass  # it is gone, or its memory cannot be read: then there is nothing to record
         if not error and listener in self._brokers and is_brokered(data):
             try:
                 os.write(self._brokers[listener], _as_seen_inside(bytes(notice), pid))
-            except OSError:  # the broker is gone, or the program
+            except OSError:  # the broker or the program is gone
                 error = errno.ENOSYS
             else:
                 return
         try:
             fcntl.ioctl(listener, SEND, ANSWER.pack(number, 0, -error, 0 if error else GO_ON))
-        except OSError:  # as above
+        except OSError:  # for the same reason
             pass
 
     def _record(self, call: "Call", *, refused: bool) -> None:
@@ -181,7 +181,7 @@ class Recorder:
 
 
 class Call:
-    """One system call that waits, and what can be seen of the program that makes it."""
+    """A waiting system call, and what can be seen of its program."""
 
     def __init__(self, pid: int, data: bytes, listener: int, number: int) -> None:
         self.pid = pid
@@ -191,7 +191,7 @@ class Call:
         self._id = struct.pack("=Q", number)
 
     def integer(self, index: int) -> int:
-        """Give an argument that is an `int` to the kernel."""
+        """Return an argument that is an `int` in the kernel."""
         return int(ctypes.c_int(self.arguments[index] & 0xFFFFFFFF).value)
 
     def memory(self, address: int, size: int) -> bytes:
@@ -201,11 +201,11 @@ class Call:
             found = os.pread(fd, size, address)
         finally:
             os.close(fd)
-        fcntl.ioctl(self._listener, IS_VALID, self._id)  # else the number may be another process's by now
+        fcntl.ioctl(self._listener, IS_VALID, self._id)  # otherwise the number may be another process's by now
         return found
 
     def path(self, index: int, folder: int | None) -> str:
-        """Give the path that an argument points to, from the root, with its links and dots as they are."""
+        """Return the absolute path that an argument points to, with its links and dots unresolved."""
         name = os.fsdecode(self.memory(self.arguments[index], LONGEST_PATH).partition(b"\0")[0])
         if os.path.isabs(name):
             return name
@@ -214,7 +214,7 @@ class Call:
         return os.path.join(base, name) if name else base
 
     def is_tcp(self, fd: int) -> bool:
-        """Look at the program's own socket; raises OSError."""
+        """Inspect the program's own socket; raises OSError."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as status:
             group = next((int(line.split()[1]) for line in status if line.startswith("Tgid:")), 0)
         process = os.pidfd_open(group)
@@ -227,7 +227,7 @@ class Call:
 
 
 def is_brokered(data: bytes) -> bool:
-    """Whether a call is one that a broker makes: files that are only read concern nobody."""
+    """Return whether a broker handles a call: files that are only read do not matter."""
     (number,) = struct.unpack_from("=i", data)
     name = BROKERED.get(number, "")
     if name in {"open", "openat"}:
@@ -236,7 +236,10 @@ def is_brokered(data: bytes) -> bool:
 
 
 def _as_seen_inside(notice: bytes, pid: int) -> bytes:
-    """Write a notice as the broker would have got it: threads have other numbers in its namespace. Raises OSError."""
+    """Convert a notice to what the broker would have received: threads have other numbers in its namespace.
+
+    Raises OSError.
+    """
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
         inner = next((line.split()[-1] for line in status if line.startswith("NSpid:")), str(pid))
     number, _, flags = NOTICE.unpack_from(notice)
@@ -244,9 +247,9 @@ def _as_seen_inside(notice: bytes, pid: int) -> bytes:
 
 
 def events_of(call: Call, *, refused: bool) -> list[Event]:
-    """Say what a call means. Raises OSError and ValueError where it cannot be read."""
+    """Return the events of a call. Raises OSError and ValueError if it cannot be read."""
     name = NAMES.get(call.number, "")
-    if not name:  # only the broker wants to know
+    if not name:  # only for the broker
         return []
     if name == "socket":
         kind = call.integer(1) & seccomp.SOCK_TYPE
@@ -261,7 +264,7 @@ def events_of(call: Call, *, refused: bool) -> list[Event]:
 
 
 def _of_files(call: Call, name: str) -> list[tuple[Kind, str]]:
-    """Give what a call about files does to which paths."""
+    """Return what a call about files does to which paths."""
     if name in OPENING:
         path_at, folder_at, flags_at = OPENING[name]
         path = call.path(path_at, folder_at)
@@ -287,7 +290,7 @@ def _opening(path: str, flags: int) -> list[tuple[Kind, str]]:
 
 
 def _of_path(kind: Kind, path: str) -> Event | None:
-    """Write a path down as what it leads to; None if there is nothing."""
+    """Record a path by its target; None if there is nothing."""
     tidy = os.path.normpath(path)
     if any(tidy == folder or tidy.startswith(folder + "/") for folder in NOT_ABOUT_FILES):
         return None
@@ -297,12 +300,12 @@ def _of_path(kind: Kind, path: str) -> Event | None:
 
 
 def _real(path: str) -> str:
-    """Follow the links of the folder, and not what is to be made or removed in it."""
+    """Resolve the links of the folder, but not the name that is created or removed in it."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _execution(path: str) -> list[Event]:
-    """Give a program and the interpreter that its first line names, which the kernel opens by itself."""
+    """Return a program and the interpreter in its first line, which the kernel opens itself."""
     event = _of_path("execute", path)
     if event is None:
         return []
@@ -313,7 +316,7 @@ def _execution(path: str) -> list[Event]:
 
 
 def _first_line(path: str) -> bytes:
-    """Read the first line of a file; empty of what is none: the program chose it, and waits for us, not we for it."""
+    """Read the first line of a regular file, else empty: the program chose it, and must not make us wait."""
     try:
         return untrusted_files.head(path, LONGEST_LINE).partition(b"\n")[0]
     except untrusted_files.Changed:
@@ -349,7 +352,7 @@ def _of_address(call: Call, name: str, *, refused: bool) -> list[Event]:
 def _is_tcp(call: Call, port: int) -> bool:
     try:
         return call.is_tcp(call.integer(0))
-    except OSError:  # a kernel before 5.6, or one that does not let us look
+    except OSError:  # a kernel before 5.6, or one that does not permit it
         return port != DNS
 
 
@@ -359,7 +362,7 @@ def _family(number: int) -> Literal["internet", "unix", "other"]:
     return "unix" if number == socket.AF_UNIX else "other"
 
 
-# Where paths, the folders that they are relative to, and flags stand among the arguments.
+# The positions of paths, their base folders and flags among the arguments.
 OPENING: dict[str, tuple[int, int | None, int]] = {
     "open": (0, None, 1),
     "creat": (0, None, 1),

@@ -1,18 +1,18 @@
 """Every system call of Linux, and what a confined program may do with it. Data only.
 
 Each group is a verdict, the reason for it, and the calls with their numbers on x86-64 and on 64-bit ARM (None where an
-architecture lacks one). A number that is not here is `ABSENT`, so a call that a later kernel brings stays closed until
-somebody has decided about it. The table covers Linux 6.18 and what was announced after it.
+architecture lacks one). A number that is not here is `ABSENT`, so a call that a later kernel adds stays closed until it
+is added here. The table covers Linux 6.18 and what was announced after it.
 
-Part of the spawner's start-up: the standard library only, and nothing is computed that the filter does not need.
+Part of the spawner's start-up: standard library only, and nothing is computed that the filter does not need.
 """
 
 from __future__ import annotations
 
 ALLOW = "allow"
 REFUSE = "refuse"  # EPERM
-ABSENT = "absent"  # ENOSYS, as on a kernel that lacks the call: programs then take another
-EXAMINE = "examine"  # `seccomp` looks at the arguments
+ABSENT = "absent"  # ENOSYS, as on a kernel that lacks the call: programs then use another
+EXAMINE = "examine"  # `seccomp` checks the arguments
 
 Numbers = tuple[int | None, int | None]
 
@@ -195,7 +195,7 @@ DECISIONS: tuple[tuple[str, str, dict[str, Numbers]], ...] = (
         },
     ),
     (
-        EXAMINE, "a lease on a file stalls for 45 seconds whoever opens it, and the host opens a plugin's files",
+        EXAMINE, "a lease on a file stalls anyone who opens it for 45 seconds, and the host opens a plugin's files",
         {
             "fcntl": (72, 25),
         },
@@ -369,14 +369,14 @@ DECISIONS: tuple[tuple[str, str, dict[str, Numbers]], ...] = (
 )  # fmt: skip
 NUMBERS: dict[str, Numbers] = {name: numbers for _, _, calls in DECISIONS for name, numbers in calls.items()}
 
-# `ioctl`, by what it asks for. On devices Landlock decides; these work on any file, folder, terminal or socket.
+# `ioctl`, by request. For devices Landlock decides; these work on any file, folder, terminal or socket.
 REFUSED_REQUESTS = {
     0x5412: "TIOCSTI: puts words into a terminal's mouth",
     0x541C: "TIOCLINUX: the same, on a console",
     0x5423: "TIOCSETD: loads another driver for a terminal",
 }
 # A kind is the second byte of a request. These belong to file systems and sockets, and only those below are allowed:
-# others change attributes, keys or whole subvolumes with a descriptor that was opened for reading.
+# others change attributes, keys or whole subvolumes with a read-only descriptor.
 EXAMINED_KINDS = {
     0x12: "block devices", 0x15: "all file systems", 0x58: "all file systems, XFS", 0x66: "all file systems, ext4",
     0x6E: "NILFS", 0x72: "FAT", 0x76: "all file systems", 0x89: "sockets", 0x94: "btrfs", 0xBC: "bcachefs",
@@ -391,5 +391,5 @@ ALLOWED_REQUESTS = {
     0x891D: "SIOCGIFMETRIC", 0x8921: "SIOCGIFMTU", 0x8927: "SIOCGIFHWADDR", 0x8933: "SIOCGIFINDEX",
     0x8942: "SIOCGIFTXQLEN",
 }  # fmt: skip
-# `fcntl`: what notifies of, or holds up, others' use of a file.
+# `fcntl`: commands that report or delay others' use of a file.
 REFUSED_COMMANDS = {1024: "F_SETLEASE", 1026: "F_NOTIFY", 1040: "F_SETDELEG"}

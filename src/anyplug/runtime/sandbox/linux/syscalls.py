@@ -1,4 +1,4 @@
-"""The kernel's calls that Python has no names for, by ctypes. Each raises OSError. Knows no plugin and no profile.
+"""System calls that Python does not wrap, through ctypes. Each raises OSError. Knows no plugin and no profile.
 
 Imports only the standard library, and little of it: the spawner's start-up depends on it.
 """
@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 
-TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
+TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
     from typing import Any
 
@@ -20,9 +20,9 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, AMBIENT_CLEAR_ALL = 36, 38, 47, 4
-# NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, and each of them locked: root is nobody special.
+# NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, and each of them locked: root has no privileges.
 NO_SPECIAL_ROOT = 0x01 | 0x02 | 0x04 | 0x08 | 0x20 | 0x40 | 0x80
-LAST_CAPABILITY = 63  # more than there are: dropping one that does not exist says EINVAL
+LAST_CAPABILITY = 63  # more than there are: dropping one that does not exist fails with EINVAL
 
 # The same numbers on every architecture.
 SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 437, 442
@@ -37,7 +37,7 @@ libc.syscall.restype = ctypes.c_long
 
 
 def check(result: int, what: str) -> int:
-    """Give the result of a C function, or raise what it reported."""
+    """Return the result of a C function, or raise its error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -61,7 +61,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(kind: str, target: str, flags: int = 0, options: str = "") -> None:
-    """Mount a file system that needs no device; an empty kind changes the flags of what is mounted."""
+    """Mount a file system that needs no device; an empty kind changes the flags of an existing mount."""
     name = kind.encode() or None
     check(
         libc.mount(name or b"none", os.fsencode(target), name, ctypes.c_ulong(flags), options.encode() or None),
@@ -70,7 +70,7 @@ def mount(kind: str, target: str, flags: int = 0, options: str = "") -> None:
 
 
 def name(path: str, folder: int = AT_FDCWD) -> int:
-    """Open what has a path, only to name it, and follow no link on the way: somebody may be laying one just now."""
+    """Open a path only to name it, without following links: one may be created at this moment."""
     how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
     try:
         return syscall(f"open {path}", SYS_OPENAT2, folder, os.fsencode(path), how, ctypes.c_size_t(len(how)))
@@ -81,12 +81,12 @@ def name(path: str, folder: int = AT_FDCWD) -> int:
 
 
 def unmount(path: str) -> None:
-    """Take the topmost mount at a path away, with those below it; what uses it still can."""
+    """Detach the topmost mount at a path, with those below it; existing users keep it."""
     check(libc.umount2(os.fsencode(path), MNT_DETACH | UMOUNT_NOFOLLOW), f"umount {path}")
 
 
 def clone_tree(path: str, folder: int = AT_FDCWD, *, recursive: bool = True) -> int:
-    """Take a copy of what is mounted at and below a path; give a descriptor of it, attached nowhere."""
+    """Copy the mounts at and below a path; return a descriptor of the detached copy."""
     named = name(path, folder)
     try:
         flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
@@ -96,7 +96,7 @@ def clone_tree(path: str, folder: int = AT_FDCWD, *, recursive: bool = True) -> 
 
 
 def attach(tree: int, path: str) -> None:
-    """Put a copy where it can be seen, and let go of it."""
+    """Attach a copy to a path, and close it."""
     try:
         syscall(
             f"move_mount {path}", SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, os.fsencode(path), MOVE_MOUNT_FROM_DESCRIPTOR
@@ -106,12 +106,12 @@ def attach(tree: int, path: str) -> None:
 
 
 def set_read_only(path: str) -> None:
-    """Let nobody write through this mount and those below it."""
+    """Make this mount and those below it read-only."""
     _change_mount(AT_FDCWD, path, AT_RECURSIVE, attributes=RDONLY | NOSUID)
 
 
 def set_writable(path: str) -> None:
-    """Let this mount and those below it be written to, as far as they could be before we came."""
+    """Make this mount and those below it writable, as far as they were before us."""
     try:
         _change_mount(AT_FDCWD, path, AT_RECURSIVE, cleared=RDONLY)
     except PermissionError:  # one below is read-only for everybody
@@ -122,7 +122,7 @@ def set_writable(path: str) -> None:
 
 
 def set_tree_writable(tree: int) -> None:
-    """Let a copy that is attached nowhere be written to."""
+    """Make a detached copy writable."""
     _change_mount(tree, "", AT_EMPTY_PATH, cleared=RDONLY)
 
 
@@ -132,7 +132,7 @@ def _change_mount(folder: int, path: str, flags: int, *, attributes: int = 0, cl
 
 
 def drop_capabilities() -> None:
-    """Let nothing that this process executes have a capability, whoever it runs as. The process keeps its own."""
+    """Make sure that nothing this process executes has a capability, whatever its user. The process keeps its own."""
     for capability in range(LAST_CAPABILITY + 1):
         try:
             prctl("bounding set", PR_CAPBSET_DROP, capability)
