@@ -1,1 +1,1 @@
-"""Policies: what an agent's tools may do, said in Rego."""
+"""Policies in Rego: what an agent's tools may do."""

@@ -3,10 +3,10 @@
     <home>/accepted/KEY/record.json      the project, whether it is trusted, and digests of what was accepted
     <home>/accepted/KEY/.cupcake/...     the files themselves
 
-KEY stands for the path of the project's folder (see `places`); a link there stands for another way to write it. The
-person's own policies for all projects have a record as well. The copy is made when policies are first used and when a
-person runs `anyplug policy trust`, which also lets the project's commands run and its changes of calls count. While the
-project's files differ from the copy, both decide (see `inquiry`), so that no change loosens anything by itself.
+KEY stands for the path of the project's folder (see `policy_folders`); a link there stands for another spelling of it.
+The user's own policies for all projects have a record as well. The copy is made when policies are first used and when a
+person runs `anyplug policy trust`, which also allows the project's commands and its changes of calls. While the
+project's files differ from the copy, both decide (see `evaluation`), so that no change by itself loosens anything.
 """
 
 import hashlib
@@ -27,15 +27,15 @@ from anyplug.policy.rulebook import Signal
 
 RECORD: Final = "record.json"
 TRUST: Final = "anyplug policy trust"
-TRIES: Final = 5  # to read files that nobody changes meanwhile
+TRIES: Final = 5  # attempts to read files without a concurrent change
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What a person accepted."""
 
     project: str
-    trusted: bool = False  # its commands run, and its changes of calls and its context count
-    unconfined: bool = False  # its commands run where there is no sandbox
+    trusted: bool = False  # its commands run, and its changes of calls and its context apply
+    unconfined: bool = False  # its commands run even without a sandbox
     digests: dict[str, str] = {}  # by agent
     at: float = 0.0
 
@@ -44,12 +44,12 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """What was accepted of one project for one agent; no `record`: nothing yet."""
 
     record: Record | None = None
-    source: Source | None = None  # the copy, read only where it differs from the project's files
+    source: Source | None = None  # the copy, read only if it differs from the project's files
     stamps: dict[str, Stamp] = {}
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nobody accepted anything since."""
+        """Whether nothing was accepted since."""
         return all(policy_files.stamp(path) == seen for path, seen in self.stamps.items())
 
     @property
@@ -62,7 +62,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """The policies of one place for all agents, as they were at one moment: what is shown is what is accepted."""
 
     root: str
-    project: str  # the folder that they are about; of the person's own policies, where these lie
+    project: str  # the folder that they are about; for the user's own policies, their folder
     sources: dict[str, Source]
     is_there: bool = True
 
@@ -77,12 +77,12 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digests(self) -> dict[str, str]:
-        """What stands for it, by agent."""
+        """The digest for each agent."""
         return {name: digest(source) for name, source in self.sources.items()}
 
 
 def read(root: str, *, is_own: bool = False) -> Reading:
-    """Read a place; `is_own`: the person's own, for all projects. Raises OSError if its files keep changing."""
+    """Read a place; `is_own`: the user's own, for all projects. Raises OSError if its files keep changing."""
     for _ in range(TRIES):
         if is_own:
             found = {name: policy_files.read_own(root, name) for name in HARNESSES if name != OURS}
@@ -97,7 +97,7 @@ def read(root: str, *, is_own: bool = False) -> Reading:
 
 
 def digest(source: Source) -> str:
-    """Return what stands for everything in a place that decides or runs; not for our own builtins' texts."""
+    """Return the digest of everything in a place that decides or runs, without our own builtins' texts."""
     texts = {name: text for name, text in (source.policies | source.shared).items() if not name.startswith("builtin/")}
     signals = {name: signal.identity for name, signal in source.signals.items()}
     told = msgspec.json.encode([texts, signals, source.builtin_config], order="deterministic")
@@ -105,7 +105,7 @@ def digest(source: Source) -> str:
 
 
 def commands(source: Source) -> dict[str, str]:
-    """Return the commands that a place runs, as a person is shown them: of a script, its text."""
+    """Return the commands that a place runs, as shown to a person: for a script, its text."""
     found = {name: _script(source, signal) or signal.command for name, signal in source.signals.items()}
     config = source.builtin_config
     for number, check in enumerate(config.get("git_pre_check", {}).get("checks", ())):
@@ -126,7 +126,7 @@ def _script(source: Source, signal: Signal) -> str:
 
 
 def look(copy: str, source: Source, harness: str) -> Acceptance:
-    """Find what was accepted of a project, whose files are as they were just read; `copy` is the folder of the copy."""
+    """Find what was accepted of a project, whose files were just read; `copy` is the folder of the copy."""
     if not copy:
         return Acceptance()
     path = os.path.join(copy, RECORD)
@@ -139,7 +139,7 @@ def look(copy: str, source: Source, harness: str) -> Acceptance:
 
 
 def look_own(home: str, source: Source, harness: str) -> Acceptance:
-    """Find whether the person's own policies, which were just read, are as they were trusted; no `record`: no."""
+    """Find whether the user's own policies, which were just read, are as trusted; no `record`: they are not."""
     path = os.path.join(copy_of(home, source.root), RECORD)
     stamps = {path: policy_files.stamp(path)}
     record = _read(path)
@@ -148,28 +148,28 @@ def look_own(home: str, source: Source, harness: str) -> Acceptance:
 
 
 def copy_of(home: str, project: str) -> str:
-    """Return the folder for what was accepted of a project, which need not exist."""
+    """Return the folder for what was accepted of a project, whether or not it exists."""
     return os.path.join(home, ACCEPTED, policy_folders.keys(project)[0])
 
 
 def record_of(home: str, project: str) -> Record | None:
-    """Return what was accepted of a project; None if nothing was, or if a link took the place of its folder."""
+    """Return what was accepted of a project; None if nothing was, or if its folder was replaced by a link."""
     found = [_read(os.path.join(home, ACCEPTED, key, RECORD)) for key in policy_folders.keys(project)]
     return found[0] if all(one == found[0] for one in found) else None
 
 
 def held_root(home: str, project: str) -> str:
-    """Return the copy of a project's `.cupcake`, which need not exist."""
+    """Return the copy of a project's `.cupcake`, whether or not it exists."""
     return os.path.join(copy_of(home, project), FOLDER)
 
 
 def accept(home: str, root: str, *, trusted: bool) -> None:
-    """Keep a copy of a project's policies as they are now. Raises OSError, StoreError."""
+    """Store a copy of a project's present policies. Raises OSError, StoreError."""
     keep(home, read(root), trusted=trusted)
 
 
 def keep(home: str, reading: Reading, *, trusted: bool, unconfined: bool = False) -> None:
-    """Keep a copy of what was read in place of the one before. Raises OSError, StoreError."""
+    """Store a copy of what was read, replacing the previous one. Raises OSError, StoreError."""
     project = os.path.realpath(reading.project)
     folder = copy_of(home, project)
     beside = f"{folder}.{os.getpid()}"
@@ -196,14 +196,14 @@ def keep(home: str, reading: Reading, *, trusted: bool, unconfined: bool = False
 
 
 def forget(home: str, project: str) -> None:
-    """Forget a project whose policies are gone. Raises StoreError."""
+    """Delete the record of a project whose policies are gone. Raises StoreError."""
     for key in policy_folders.keys(project):
         _remove(os.path.join(home, ACCEPTED, key))
     policy_folders.forget(home, project)
 
 
 def _replace(beside: str, folder: str) -> None:
-    """Put a folder or a link in the place of another; a reader in between sees no copy, and never half of one."""
+    """Replace a folder or link by another; a reader in between sees no copy, and never half of one."""
     old = f"{beside}.old"
     if os.path.lexists(folder):
         os.rename(folder, old)

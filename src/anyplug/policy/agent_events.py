@@ -1,4 +1,4 @@
-"""Events: what an agent's hooks send becomes a typed value, and the `input` that policies read.
+"""Events: convert what an agent's hooks send to a typed value, and to the `input` that policies read.
 
 OpenCode, one JSON object:   hook_event_name PreToolUse | PostToolUse, session_id, cwd, tool, args,
                              and of PostToolUse result {success, output?, error?, exit_code?};
@@ -6,11 +6,11 @@ OpenCode, one JSON object:   hook_event_name PreToolUse | PostToolUse, session_i
 Claude Code:                 hook_event_name, session_id, cwd, and of tools tool_name, tool_input (, tool_response)
 Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
 
-Unknown keys are kept and policies see them. What policies find beside them: tool_name, tool_input, tool_response;
-of a shell command affected_parent_directories, and commands: each simple command in it with its name, words, paths,
-the files that it writes, and the places that its words may lead to; of a file resolved_file_path, original_file_path,
-is_symlink. A patch is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as
-these calls: `views` are further inputs for one event, `parts` the calls in it.
+Unknown keys are kept, and policies see them. Policies also find: tool_name, tool_input, tool_response; of a shell
+command affected_parent_directories, and commands: each simple command in it with its name, words, paths, the files that
+it writes, and the places that its words may lead to; of a file resolved_file_path, original_file_path, is_symlink. A
+patch is also seen as the edits that it consists of, and a tool that carries calls of others (`batch`) as these calls:
+`views` are further inputs for one event, `parts` the calls in it.
 """
 
 import json
@@ -30,9 +30,9 @@ Harness = Literal["opencode", "claude", "anyplug"]
 
 HARNESSES: Final = ("opencode", "claude", "anyplug")
 OURS: Final = "anyplug"  # the events of our own host
-ELSEWHERE: Final = ("cursor", "factory")  # the original answers these, too
-LARGEST: Final = 32 << 20  # bytes of an event; what a tool wrote can be long
-LONGEST_COMMAND: Final = 131_072  # characters: Linux takes no longer argument, and so no longer `sh -c`
+ELSEWHERE: Final = ("cursor", "factory")  # the original also answers these
+LARGEST: Final = 32 << 20  # bytes of an event; a tool's output can be long
+LONGEST_COMMAND: Final = 131_072  # characters: Linux allows no longer argument, and so no longer `sh -c`
 MOST_PATCHED: Final = 500  # files: each is decided about
 DEEPEST: Final = 120  # levels: fewer than the evaluator refuses
 TOOL_NAMES: Final = {
@@ -59,33 +59,33 @@ FOLDER_KEYS: Final = (  # the folder that a command runs in
 )  # fmt: skip
 EDIT_LISTS: Final = frozenset({"multiedit"})  # tools with a list of edits, in lower case
 FILE_TOOLS: Final = frozenset({"Edit", "Write", "Read", "MultiEdit", "NotebookEdit", "NotebookRead", "List"})
-SHOWN: Final = 80  # characters of what is no call
+SHOWN: Final = 80  # characters of an invalid call
 PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
-PATCHING_TOOL: Final = re.compile(r"patch|diff", re.IGNORECASE)  # of other names
+PATCHING_TOOL: Final = re.compile(r"patch|diff", re.IGNORECASE)  # with other names
 PATCH_KEYS: Final = ("patchText", "patch", "input", "diff")
-SPELLINGS: Final = (  # of one argument, as tools of different agents call it
+SPELLINGS: Final = (  # of one argument, in tools of different agents
     PATH_KEYS,
     ("content", "new_string", "newString", "new_source"),
     ("old_string", "oldString"),
 )
 SEARCHING_TOOLS: Final = frozenset({"Grep", "Glob"})
-NAMING_KEY: Final = re.compile(  # of an argument that names files, in tools that nobody knows
+NAMING_KEY: Final = re.compile(  # of an argument that names files, in unknown tools
     r"path|file|source|dest|target|folder|directory|^(?:src|dst|from|to|uri)$", re.IGNORECASE
 )
 MOST_NAMED: Final = 1_000  # files that one call names
 LONGEST_PATH: Final = 4096  # characters
-CARRIERS: Final = frozenset({"batch"})  # do nothing but call other tools
+CARRIERS: Final = frozenset({"batch"})  # only call other tools
 CALLED: Final = ("tool", "tool_name", "toolName", "recipient_name", "name")  # keys of a call within a call
 CALLED_WITH: Final = ("parameters", "args", "arguments", "input", "tool_input", "params")
 DEEPEST_CALLS: Final = 3  # levels of calls in calls
 
 
 class BadEvent(ValueError):
-    """What came is no event; the text says why."""
+    """The input is not an event; the text tells why."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, read."""
+    """A parsed event."""
 
     harness: str
     name: str
@@ -93,25 +93,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     session: str
     document: dict[str, Any]
-    given_input: Any = None  # the tool's arguments as they came
+    given_input: Any = None  # the tool's original arguments
     views: tuple[tuple[str, dict[str, Any]], ...] = ()  # tools and inputs that are parts of it
     parts: "tuple[Event, ...]" = ()  # calls that it carries
 
 
 def parse(raw: bytes | str) -> Any:
-    """Read JSON. Raises BadEvent."""
+    """Parse JSON. Raises BadEvent."""
     if len(raw) > LARGEST:
         raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
     try:
         found = msgspec.json.decode(raw)
-        # Readers differ in which of two equal keys counts. This pass only looks for these: numbers are not read.
+        # Parsers differ in which of two equal keys counts. This pass only looks for these: numbers are not parsed.
         json.loads(raw, object_pairs_hook=_refuse_doubled, parse_int=len, parse_float=len)
     except BadEvent:
         raise
     except UnicodeError:
-        raise BadEvent("the event is no JSON: it is not UTF-8") from None
+        raise BadEvent("the event is not JSON: it is not UTF-8") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise BadEvent(f"the event is no JSON: {error}") from None
+        raise BadEvent(f"the event is not JSON: {error}") from None
     return found
 
 
@@ -124,7 +124,7 @@ def _refuse_doubled(pairs: list[tuple[str, Any]]) -> None:
 
 
 def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
-    """Make an event of what was sent; `depth` levels of calls may be in it. Raises BadEvent."""
+    """Convert what was sent to an event, with at most `depth` levels of calls in it. Raises BadEvent."""
     name = _event_name(harness, given)
     document = dict(given)
     if harness == "claude":
@@ -160,7 +160,7 @@ def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
 
 
 def _event_name(harness: str, given: Any) -> str:
-    """Return what kind of event this is. Raises BadEvent if it is none."""
+    """Return the kind of event. Raises BadEvent if it is unknown."""
     if not isinstance(given, dict):
         raise BadEvent("the event must be a JSON object")
     if _depth(given) > DEEPEST:
@@ -169,7 +169,7 @@ def _event_name(harness: str, given: Any) -> str:
     if not isinstance(name, str) or name not in EVENTS[harness]:
         known = ", ".join(sorted(EVENTS[harness]))
         said = f"is {name!r}" if "hook_event_name" in given else "is missing"
-        raise BadEvent(f"hook_event_name must be one of {known}, and {said}")
+        raise BadEvent(f"hook_event_name must be one of {known}, but {said}")
     for key in ("session_id", "cwd"):
         if not isinstance(given.get(key), str):
             raise BadEvent(f"{key} must be a string")
@@ -177,7 +177,7 @@ def _event_name(harness: str, given: Any) -> str:
 
 
 def _refuse_wrong_types(tool: str, arguments: Any, key: str) -> None:
-    """Refuse arguments that policies would not find where they look for them. Raises BadEvent."""
+    """Refuse arguments of types that policies would not find. Raises BadEvent."""
     if not isinstance(arguments, dict):
         raise BadEvent(f"{key} must be an object")
     if tool == "Bash":
@@ -194,7 +194,7 @@ def _refuse_wrong_types(tool: str, arguments: Any, key: str) -> None:
 
 
 def _refuse_two_spellings(tool: str, arguments: dict[str, Any], key: str) -> None:
-    """Refuse arguments that are given twice: the tool uses one, and a policy may look at the other. Raises BadEvent."""
+    """Refuse arguments that are passed twice: the tool uses one, and a policy may check the other. Raises BadEvent."""
     groups: tuple[tuple[str, ...], ...] = ()
     if tool == "Bash":
         groups = (COMMAND_KEYS, FOLDER_KEYS)
@@ -215,7 +215,7 @@ def _listed(value: Any) -> list[dict[str, Any]]:
 
 
 def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth: int) -> list[Event]:
-    """Read the calls that a call carries as events of their own. Raises BadEvent."""
+    """Read the calls that a call carries as separate events. Raises BadEvent."""
     calls = list(_calls(tool, arguments))
     if calls and depth <= 0:
         raise BadEvent(f"calls are nested more than {DEEPEST_CALLS} levels deep")
@@ -226,7 +226,7 @@ def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth
 
 
 def _calls(tool: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the calls in a call, by the tool that is called and its arguments. Raises BadEvent."""
+    """Yield the calls in a call, as tool and arguments. Raises BadEvent."""
     for value in (arguments, *arguments.values()):
         if isinstance(value, str) and tool in CARRIERS:
             value = _decoded(value)  # noqa: PLW2901
@@ -234,11 +234,11 @@ def _calls(tool: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str
             calls = _called(one)
             yield from calls
             if not calls and tool in CARRIERS and isinstance(value, list):
-                raise BadEvent(f"{tool}: {str(one)[:SHOWN]} is no call: it needs a tool and its parameters")
+                raise BadEvent(f"{tool}: {str(one)[:SHOWN]} is not a call: it needs a tool and its parameters")
 
 
 def _called(value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls that a value may be read as: by each key that could name the tool, and its arguments."""
+    """Return the calls that a value may mean: by each key that could name the tool, and its arguments."""
     if isinstance(value, str):
         value = _decoded(value)
     if not isinstance(value, dict):
@@ -250,7 +250,7 @@ def _called(value: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _decoded(text: str) -> Any:
-    """Read a text that may be JSON."""
+    """Decode a text that may be JSON."""
     try:
         return parse(text) if text.lstrip()[:1] in {"{", "["} else text
     except BadEvent:
@@ -303,7 +303,7 @@ def _read_permission(document: dict[str, Any]) -> str:
 
 
 def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
-    """Add what policies would otherwise have to find out for themselves."""
+    """Add what policies would otherwise have to find out themselves."""
     given = document.get("tool_input")
     if not isinstance(given, dict):
         return
@@ -324,7 +324,7 @@ def _enrich(tool: str, document: dict[str, Any], harness: str) -> None:
 
 
 def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
-    """Return what a tool is told to run, under the usual names of that argument, as a text or as a list of words."""
+    """Yield what a tool is told to run, under the usual names of that argument, as a string or a list of words."""
     for key in COMMAND_KEYS:
         value = arguments.get(key)
         if isinstance(value, str):
@@ -336,7 +336,7 @@ def command_lines(arguments: dict[str, Any]) -> Iterator[str]:
 def _commands(command: str, starts: Sequence[str], *, is_inner: bool = False) -> list[dict[str, Any]]:
     """Return the simple commands of a line as policies see them: as written, and again where values change its words.
 
-    Behind them follow those that its programs are told to run.
+    They are followed by those that its programs are told to run.
     """
     found: list[dict[str, Any]] = []
     for at, simple in enumerate(syntax.simple_commands(command)):
@@ -379,7 +379,7 @@ def _enrich_file(tool: str, document: dict[str, Any], arguments: dict[str, Any],
 
 
 def _name_alike(tool: str, arguments: dict[str, Any], harness: str) -> None:
-    """Give the arguments of an edit the names that policies of every agent know."""
+    """Rename the arguments of an edit to what policies of every agent know."""
     if harness == "opencode":
         for theirs, ours in (("filePath", "file_path"), ("oldString", "old_string"), ("newString", "new_string")):
             if arguments.get(theirs) is not None and arguments.get(ours) is None:
@@ -394,7 +394,7 @@ def _paths_of(arguments: dict[str, Any]) -> Iterator[str]:
 
 
 def _named_files(arguments: dict[str, Any], cwd: str) -> Iterator[str]:
-    """Return every file that a call names, under whatever key, where it really is."""
+    """Yield the real path of every file that a call names, under any key."""
     waiting: list[tuple[str, Any]] = list(arguments.items())
     left = MOST_NAMED
     while waiting and left > 0:
@@ -431,7 +431,7 @@ def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
 
 
 def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does as the edits and writes that policies know, and a call with several files by each."""
+    """Return a patch as the edits and writes that policies know, and a call with several files by each."""
     arguments = document.get("tool_input")
     if not isinstance(arguments, dict) or tool == "Bash":
         return []
@@ -464,7 +464,7 @@ def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any
 
 
 def _depth(value: Any) -> int:
-    """Return how deeply a value is nested, without going deeper than matters."""
+    """Return how deeply a value is nested, up to what matters."""
     level: list[Any] = [value]
     depth = 0
     while level and depth <= DEEPEST:

@@ -1,29 +1,29 @@
-"""A decision in the words of the agent that asked: one JSON value, and an exit code.
+"""Convert a decision for the agent that asked: one JSON value, and an exit code.
 
-OpenCode's plugin knows allow, deny, block and ask; Claude Code has a shape for each of its events.
+OpenCode's plugin knows allow, deny, block and ask; Claude Code has a form for each of its events.
 """
 
 from typing import Any, Final
 
 from anyplug.policy.decisions import Decision
 
-DONE, FAILED, BLOCKED = 0, 1, 2  # Claude Code takes 2, and no other, for a refusal
+DONE, FAILED, BLOCKED = 0, 1, 2  # Claude Code takes only 2 as a refusal
 NO_REASON: Final = "Operation blocked by policy"
-LISTENING: Final = frozenset({"UserPromptSubmit", "SessionStart", "PreToolUse", "PostToolUse"})  # take context
+LISTENING: Final = frozenset({"UserPromptSubmit", "SessionStart", "PreToolUse", "PostToolUse"})  # accept context
 
 
 def answer(harness: str, event: str, decision: Decision) -> dict[str, Any]:
-    """Return what is printed, or sent."""
+    """Return what to print or send."""
     return _claude(event, decision) if harness == "claude" else _opencode(event, decision)
 
 
 def exit_code(decision: Decision, *, strict: bool = False) -> int:
-    """Return the exit code: 0 for every decision, unless a refusal shall show."""
+    """Return the exit code: 0 for every decision, unless `strict` asks to show a refusal."""
     return FAILED if strict and decision.refuses else DONE
 
 
 def failure_code(harness: str) -> int:
-    """Return the exit code by which an agent knows that there is no decision, and stops."""
+    """Return the exit code that tells an agent that there is no decision, so that it stops."""
     return BLOCKED if harness == "claude" else FAILED
 
 
@@ -61,7 +61,7 @@ def _claude(event: str, decision: Decision) -> dict[str, Any]:
         return _specific(event, permissionDecision=kind, permissionDecisionReason=reason)
     if event == "PermissionRequest":
         if decision.verb == "ask":
-            return {}  # nothing said: Claude Code asks the person
+            return {}  # no statement: Claude Code asks the person
         if decision.verb == "modify":
             return _specific(event, decision={"behavior": "allow", "updatedInput": decision.updated_input or {}})
         return _specific(event, decision={"behavior": "deny", "message": reason})

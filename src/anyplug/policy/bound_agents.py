@@ -1,17 +1,17 @@
-"""Agents that policies bind: who asks for decisions is noted in our home, and what it starts decides nothing of trust.
+"""Agents bound by policies: a process that asks for decisions is recorded, and its children cannot decide about trust.
 
-    <home>/agents/PID:START      one file for each process that asked, as long as it lives; holds its namespaces
+    <home>/agents/PID:START      one file per process that asked, while it lives; contains its namespaces
 
-Numbers and times mean something only in the namespaces that they come from. Of an agent in other namespaces than ours
-nobody here can say whether it lives or what it started, so it counts for an hour after it last asked.
+Process numbers and times are only valid in their own namespaces. For an agent in other namespaces we cannot tell
+whether it lives or what it started, so it counts for an hour after it last asked.
 
-Only the agent itself is noted, and nothing above it: the terminal that it was started from stays free. In continuous
-integration (`CI` is set) one process runs everything, so only an agent that marks its children is noted.
+Only the agent itself is recorded, and none of its ancestors: the terminal that it was started from is not affected. In
+continuous integration (`CI` is set) one process runs everything, so only an agent that marks its children is recorded.
 
-While a noted agent lives, a command that decides about trust is refused if it was started by it, if it has an agent's
-mark in its environment, or if nobody types where it runs: a process that left its agent (setsid, at, cron, a double
-fork) has no terminal, or is not below the shell that its terminal belongs to. A process that makes a terminal of its
-own and clears the marks cannot be told from a person's.
+While a recorded agent lives, a command that decides about trust is refused if it was started by the agent, if it has an
+agent's mark in its environment, or if it has no person's terminal: a process that left its agent (setsid, at, cron, a
+double fork) has no terminal, or is not a descendant of the shell that its terminal belongs to. A process that creates
+its own terminal and clears the marks cannot be told from a person's.
 """
 
 import os
@@ -24,16 +24,24 @@ from anyplug.home.location import make_private
 
 FOLDER = "agents"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox"})
-WRAPPERS = frozenset({"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"})  # on the way to `anyplug eval`
-MARKS = ("CLAUDECODE", "OPENCODE", "CURSOR_AGENT", "GEMINI_CLI", "CODEX_SANDBOX")  # variables agents set for commands
+WRAPPERS = frozenset(
+    {"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"}
+)  # between an agent and `anyplug eval`
+MARKS = (
+    "CLAUDECODE",
+    "OPENCODE",
+    "CURSOR_AGENT",
+    "GEMINI_CLI",
+    "CODEX_SANDBOX",
+)  # variables that agents set for commands
 MOST_ANCESTORS = 64
-NAMESPACES = ("pid", "time")  # in which a process has its number and the time of its start
+NAMESPACES = ("pid", "time")  # that determine a process's number and start time
 ESCAPE = re.compile(r"\\([0-7]{3})")  # in /proc/self/mountinfo
-UNSEEN_S = 3600.0  # how long an agent counts that cannot be seen from here
+UNSEEN_S = 3600.0  # how long an agent counts that is not visible from here
 
 
 def note(home: str, pid: int, environment: Mapping[str, str] = os.environ) -> None:
-    """Note the agent behind a process that asks for a decision; never raises, since no decision hangs on it."""
+    """Record the agent behind a process that asks for a decision; never raises, since no decision depends on it."""
     agent = None if environment.get("CI") and not _mark(environment) else _agent(pid)
     if agent is None:
         return
@@ -58,7 +66,7 @@ def reason_against(
 ) -> str:
     """Return why a process may not decide about trust; empty if a person seems to have started it.
 
-    What services and timers run as well needs no terminal.
+    Commands that services and timers also run need no terminal.
     """
     if cover := _mounted_in(home):
         return f"something is mounted at {cover}, inside anyplug's home"
@@ -70,20 +78,20 @@ def reason_against(
     if not known:
         return ""
     if any(not _is_seen(os.path.join(folder, name)) for name in known):
-        return "an agent that policies bind is up in other namespaces, from where this may have been started"
+        return "an agent bound by policies is running in other namespaces, and may have started this"
     agent = next((one for one in _ancestors(pid) if process_identity.of(one) in known), 0)
     if agent:
-        return f"an agent that policies bind started this (process {agent})"
+        return f"an agent bound by policies started this (process {agent})"
     alive = min(known).partition(":")[0]
     if mark := _mark(environment):
-        return f"an agent that policies bind started this ({mark} is set, and process {alive} is such an agent)"
+        return f"an agent bound by policies started this ({mark} is set, and process {alive} is such an agent)"
     if needs_terminal and not _is_attended(pid):
-        return f"it runs without a terminal of yours, while an agent that policies bind is up (process {alive})"
+        return f"it has no terminal of yours, while an agent bound by policies is running (process {alive})"
     return ""
 
 
 def _is_up(path: str) -> bool:
-    """Return whether a noted agent lives, as far as that can be seen from here."""
+    """Return whether a recorded agent lives, as far as visible from here."""
     if _is_seen(path):
         return process_identity.is_alive(os.path.basename(path))
     try:
@@ -109,7 +117,7 @@ def _namespaces(pid: int) -> str:
 
 
 def _mounted_in(home: str) -> str:
-    """Return the first mount below our home: it would hide what is noted there."""
+    """Return the first mount below our home: it would hide the records there."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             points = [ESCAPE.sub(lambda found: chr(int(found[1], 8)), line.split(" ", 5)[4]) for line in file]
@@ -124,13 +132,13 @@ def _mark(environment: Mapping[str, str]) -> str:
 
 
 def _is_attended(pid: int) -> bool:
-    """Return whether a process has a terminal, and lies below the process that the terminal's session belongs to."""
+    """Return whether a process has a terminal, and descends from the process that owns the terminal's session."""
     fields = _stat(pid)
     return _has_terminal(pid) and int(fields[3]) in {pid, *_ancestors(pid)}
 
 
 def _agent(pid: int) -> int | None:
-    """Find who runs `anyplug eval`: the first process above it that is neither a shell nor runs another for it."""
+    """Find the agent that runs `anyplug eval`: the first ancestor that is neither a shell nor a wrapper."""
     for one in (pid, *_ancestors(pid)):
         words = _words(one)
         name = os.path.basename(words[0]).removeprefix("-") if words else ""
@@ -159,7 +167,7 @@ def _has_terminal(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """Read what follows the name: state, parent, group, session, terminal."""
+    """Return the fields after the name: state, parent, group, session, terminal."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()

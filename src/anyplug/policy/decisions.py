@@ -1,8 +1,8 @@
-"""What policies say becomes one decision: verbs, severities, priorities, and the words of the reason.
+"""Combine the output of policies to one decision: verbs, severities, priorities, and the reason.
 
-Each verb is a set of a policy. `halt`, `deny`, `block` and `ask` hold objects with `reason`, `severity` and
-`rule_id`; `modify` also `updated_input`; `add_context` holds texts. An object that lacks something still counts as
-what it is, and says what it lacks: a policy that meant to refuse must not let pass because of a slip of the pen.
+Each verb is a set of a policy. `halt`, `deny`, `block` and `ask` hold objects with `reason`, `severity` and `rule_id`;
+`modify` also `updated_input`; `add_context` holds texts. An incomplete object still counts, and tells what it lacks: a
+policy that meant to refuse must not allow because of a typo.
 """
 
 from collections.abc import Iterable
@@ -12,26 +12,26 @@ import msgspec
 
 Verb = Literal["halt", "deny", "block", "ask", "modify", "allow"]
 
-REFUSALS: Final = ("halt", "deny", "block")  # the strongest first
+REFUSALS: Final = ("halt", "deny", "block")  # strongest first
 JUDGING: Final = (*REFUSALS, "ask")
 CONTEXT: Final = "add_context"
 VERBS: Final = (*JUDGING, "modify", CONTEXT)
-KEYS: Final = {  # of the set that an evaluate.rego gives
+KEYS: Final = {  # of the set that an evaluate.rego returns
     "halts": "halt", "denials": "deny", "blocks": "block", "asks": "ask", "modifications": "modify",
     "add_context": CONTEXT,
 }  # fmt: skip
 HIGH: Final = frozenset({"HIGH", "CRITICAL"})
 MEDIUM: Final = frozenset({"MEDIUM", "MODERATE"})
-USUAL_SEVERITY: Final = "MEDIUM"  # of a modification that does not say
+USUAL_SEVERITY: Final = "MEDIUM"  # of a modification without one
 USUAL_PRIORITY: Final = 50
 LARGEST_PRIORITY: Final = 255
-FAILED_RULE: Final = "POLICY_ERROR"  # stands for a policy that gave no answer
+FAILED_RULE: Final = "POLICY_ERROR"  # stands for a policy that failed
 SIGNAL_RULE: Final = "SIGNAL_FAILED"
-EXPLAINED: Final = "`anyplug policy explain` shows how it came to that"
+EXPLAINED: Final = "`anyplug policy explain` shows how it was decided"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that one rule decided, and where the rule stands."""
+    """One decision of one rule, and the rule's position."""
 
     verb: str
     reason: str
@@ -42,12 +42,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     row: int = 0
     updated_input: dict[str, Any] | None = None
     priority: int = USUAL_PRIORITY
-    is_failure: bool = False  # the policy did not decide this: it could not decide
-    cure: str = ""  # of a failure: what a person can do about it
+    is_failure: bool = False  # the policy did not decide this: it failed
+    cure: str = ""  # for a failure: what a person can do about it
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of all findings: `findings` are those that decided, the first of them first."""
+    """The combined decision: `findings` are those that decided, the first of them first."""
 
     verb: Verb = "allow"
     reason: str = ""
@@ -57,7 +57,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refuses(self) -> bool:
-        """Whether it is a no."""
+        """Whether it is a refusal."""
         return self.verb in REFUSALS
 
 
@@ -65,13 +65,13 @@ ALLOW: Final = Decision()
 
 
 def read(verb: str, said: Any, policy: str = "", file: str = "", row: int = 0) -> Finding:
-    """Read one object of a verb's set; whatever it is, it counts as that verb."""
+    """Parse one object of a verb's set; whatever it is, it counts as that verb."""
     given = said if isinstance(said, dict) else {}
     if verb == "modify":
         return _read_modification(given, policy, file, row)
     reason, rule, severity = given.get("reason"), given.get("rule_id"), given.get("severity")
     if not isinstance(reason, str):
-        reason = said if isinstance(said, str) and said else f"{policy or 'a policy'} gives no reason for its {verb}"
+        reason = said if isinstance(said, str) and said else f"{policy or 'a policy'} has no reason for its {verb}"
     return Finding(
         verb=verb,
         reason=reason,
@@ -86,9 +86,9 @@ def read(verb: str, said: Any, policy: str = "", file: str = "", row: int = 0) -
 def is_malformed(verb: str, said: Any) -> str:
     """Return what a decision lacks; empty if nothing."""
     if verb == CONTEXT:
-        return "" if isinstance(said, str) else "it is no text"
+        return "" if isinstance(said, str) else "it is not a string"
     if not isinstance(said, dict):
-        return "it is no object"
+        return "it is not an object"
     needed = ("reason", "rule_id") if verb == "modify" else ("reason", "severity", "rule_id")
     lacks = [key for key in needed if not isinstance(said.get(key), str)]
     if verb == "modify" and not isinstance(said.get("updated_input"), dict):
@@ -101,9 +101,9 @@ def _read_modification(given: dict[str, Any], policy: str, file: str, row: int) 
     reason, rule, severity = given.get("reason"), given.get("rule_id"), given.get("severity")
     rule = rule if isinstance(rule, str) else policy.upper()
     if not isinstance(updated, dict) or not isinstance(reason, str):
-        # What it wanted to change is not known, so what it was about must not run unchanged.
+        # It is unknown what it wanted to change, so the call must not run unchanged.
         lacks = "reason" if isinstance(updated, dict) else "updated_input"
-        wrong = f"{policy or 'a policy'} gives a modification without {lacks}"
+        wrong = f"{policy or 'a policy'} has a modification without {lacks}"
         return Finding(
             verb="deny",
             reason=wrong,
@@ -129,7 +129,7 @@ def _read_modification(given: dict[str, Any], policy: str, file: str, row: int) 
 
 
 def decide(findings: Iterable[Finding], context: Iterable[str] = ()) -> Decision:
-    """Make one decision: the strongest verb wins, and of its findings the most severe are reported."""
+    """Combine findings: the strongest verb wins, and the most severe of its findings are reported."""
     by_verb: dict[str, list[Finding]] = {}
     for finding in _once(findings):
         by_verb.setdefault(finding.verb, []).append(finding)
@@ -150,7 +150,7 @@ def decide(findings: Iterable[Finding], context: Iterable[str] = ()) -> Decision
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what was said twice: a patch of two files breaks one rule once."""
+    """Drop duplicates: a patch of two files violates one rule once."""
     seen: set[tuple[str, str, str]] = set()
     kept: list[Finding] = []
     for finding in findings:
@@ -186,7 +186,7 @@ def _listed(found: list[Finding]) -> str:
 
 
 def _under(upper: dict[str, Any], lower: dict[str, Any]) -> dict[str, Any]:
-    """Merge objects, in depth; where both say something, the upper one holds."""
+    """Merge objects, in depth; on conflict the upper one wins."""
     made = dict(lower)
     for key, value in upper.items():
         below = lower.get(key)
@@ -195,5 +195,5 @@ def _under(upper: dict[str, Any], lower: dict[str, Any]) -> dict[str, Any]:
 
 
 def applied(updates: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give arguments with a modification in them."""
+    """Return arguments with a modification applied."""
     return _under(updates, arguments)

@@ -1,11 +1,10 @@
-"""The engine: finds the policies that an event is subject to, keeps them compiled, and decides.
+"""The engine: find the policies that apply to an event, keep them compiled, and decide.
 
     engine = Engine(home)
     outcome = await engine.evaluate("opencode", event)
 
-Policies are read once and looked at again when their files changed. After a broken edit the last good set decides, or
-what a person accepted, and the outcome says so; where there is neither, `NoPolicies` is raised: whoever asked must
-refuse.
+Policies are read once, and again when their files change. After a broken edit the last good set decides, or what a
+person accepted, and the outcome says so; if there is neither, `NoPolicies` is raised, and the caller must refuse.
 """
 
 import os
@@ -33,18 +32,18 @@ from anyplug.rego.values.rego_errors import Fault, Location, RegoErrors
 if TYPE_CHECKING:
     from anyplug.policy.signals import RunSignal
 
-LOOK_S: Final = 0.25  # between two looks at the files: a stat for each, and nobody edits faster
+LOOK_S: Final = 0.25  # between checks of the files: a stat for each, and nobody edits faster
 MOST_KEPT: Final = 16  # places
-MOST_FOLDERS: Final = 256  # whose places are remembered for a moment
+MOST_FOLDERS: Final = 256  # whose places are cached for a moment
 USUAL: Final = Options()
 NO_FILE: Final = "policy_missing"
-MENDED: Final = "`anyplug policy validate` says what is wrong with the policies"
+MENDED: Final = "`anyplug policy validate` shows what is wrong with the policies"
 
 
 class NoPolicies(Exception):
-    """There is nothing to decide by: no policies, or none that can be used.
+    """There are no policies, or no valid ones, to decide with.
 
-    `lines` say why, with file and line; `hint` says what to do.
+    `lines` tell why, with file and line; `hint` tells what to do.
     """
 
     def __init__(self, lines: Sequence[str], hint: str = MENDED) -> None:
@@ -54,7 +53,7 @@ class NoPolicies(Exception):
 
 
 class Engine:
-    """Decides about events. Holds policies of several projects; safe to use from one event loop."""
+    """Decides about events. Holds policies of several projects; for use in one event loop."""
 
     def __init__(
         self,
@@ -66,9 +65,9 @@ class Engine:
         self_protection: bool = True,
         signals: bool = True,
     ) -> None:
-        """`home` is our own folder, which self-protection keeps from agents; `run` runs signals, if these may run.
+        """`home` is our own folder, which self-protection guards against agents; `run` runs signals, if these may run.
 
-        With `home`, a copy of every project's policies is kept there, and decides too until a change is accepted.
+        With `home`, a copy of every project's policies is kept there, and also decides until a change is accepted.
         """
         self._home = os.path.realpath(home) if home else ""
         self._look_s = look_s
@@ -80,14 +79,14 @@ class Engine:
         self._kept: OrderedDict[tuple[Place, str, str], Kept] = OrderedDict()
 
     async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
-        """Decide about an event. Raises BadEvent for what is none, NoPolicies where nothing can be decided."""
+        """Decide about an event. Raises BadEvent if it is invalid, NoPolicies if nothing can be decided."""
         inquiry = self.inquire(harness, given, options)
         return inquiry.decided(await inquiry.ask_signals() if inquiry.has_signals else None)
 
     def inquire(self, harness: str, given: Any, options: Options = USUAL) -> Inquiry:
-        """Find out what an event is about; raises as `evaluate` does."""
+        """Determine what an event is about; raises as `evaluate` does."""
         if harness not in HARNESSES:
-            raise BadEvent(f"events of {harness!r} are not answered here; there are {', '.join(HARNESSES)}")
+            raise BadEvent(f"events of {harness!r} are not supported; the agents are {', '.join(HARNESSES)}")
         event = read_event(harness, given)
         nearest, *others = self.places_of(event.cwd, harness, options)
         kept = self.place(harness, nearest, self.global_root(options, harness))
@@ -98,7 +97,7 @@ class Engine:
         return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
-        """Find whose policies hold for an event, the nearest first. Raises NoPolicies if there are none."""
+        """Find the policies that apply to an event, the nearest first. Raises NoPolicies if there are none."""
         if options.policy_dir:
             root = policy_files.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
             return policy_folders.of(root, self._home)
@@ -108,19 +107,19 @@ class Engine:
         if not found:
             root = os.path.join(here, cwd, FOLDER)
             if harness != OURS and (may_be_there(root) or not self._may_have_own(harness, options)):
-                said = f"there is no {FOLDER} in {cwd or '.'} nor above it"
-                raise NoPolicies([said], f"`anyplug policy init --harness {harness}` makes one")
+                said = f"there is no {FOLDER} in {cwd or '.'} or a parent folder"
+                raise NoPolicies([said], f"create one with `anyplug policy init --harness {harness}`")
             found = policy_folders.of(root, self._home)
         return found
 
     def _may_have_own(self, harness: str, options: Options) -> bool:
-        """Return whether the person has policies for all projects, as far as a look at the folder says."""
+        """Return whether the user has policies for all projects, judging by the folder."""
         own = self.global_root(options, harness)
         names = (os.path.join("policies", harness), *policy_files.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
 
     def _found(self, cwd: str) -> list[Place]:
-        """Look upwards from a folder, no more often than at the files."""
+        """Search upwards from a folder, no more often than the files are checked."""
         now = self._clock()
         known = self._places.get(cwd)
         if known is None or now - known[1] >= self._look_s:
@@ -130,7 +129,7 @@ class Engine:
         return known[0]
 
     def place(self, harness: str, place: Place, whole: str = "") -> Kept:
-        """Return the policies of a place, as they are now, with the person's own in `whole`. Raises NoPolicies."""
+        """Return the present policies of a place, with the user's own in `whole`. Raises NoPolicies."""
         key = (place, harness, whole)
         kept = self._kept.get(key)
         if kept is None:
@@ -152,7 +151,7 @@ class Engine:
         """Return the folders that agents may not change; None if they may."""
         if not self._self_protection:
             return None
-        # For each event anew, since links may lead elsewhere by now; the person's own folders need not exist yet.
+        # For each event again, since links may have changed; the user's own folders need not exist yet.
         found = [root, *filter(os.path.lexists, binding_places(os.path.dirname(root)))]
         found += [
             policy_files.global_folder(),
@@ -163,23 +162,23 @@ class Engine:
         return list(dict.fromkeys(map(os.path.realpath, found)))
 
     def global_root(self, options: Options, harness: str) -> str:
-        """Find the folder of the person's own policies. Raises NoPolicies if there is none where it was said to be."""
+        """Return the folder of the user's own policies. Raises NoPolicies if the given one does not exist."""
         if options.global_config:
             if not os.path.isabs(options.global_config) or not os.path.isdir(options.global_config):
-                said = f"--global-config {options.global_config}: there is no such folder"
-                raise NoPolicies([said], "give the whole path of a folder that is there")
+                said = f"--global-config {options.global_config}: the folder does not exist"
+                raise NoPolicies([said], "pass the full path of an existing folder")
             return options.global_config
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else policy_files.global_folder()
 
 
 def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) -> None:
-    """Read a place; keep what there was if what there is now cannot be used, or else what a person accepted."""
+    """Read a place; if it is now invalid, keep the previous state, or else what a person accepted."""
     source = policy_files.read(place.root, harness)
     whole = policy_files.read_own(whole_root, harness) if whole_root else None
     acceptance = accepted_copies.look(place.copy, source, harness)
     kept.stamps = [source, acceptance, *([] if whole is None else [whole])]
     is_own_trusted = True
-    if whole is not None and home and not is_within(os.path.realpath(whole_root), home):  # in there only people write
+    if whole is not None and home and not is_within(os.path.realpath(whole_root), home):  # only people write in there
         trusted = accepted_copies.look_own(home, whole, harness)
         kept.stamps.append(trusted)
         is_own_trusted = trusted.is_trusted
@@ -199,7 +198,7 @@ def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) ->
         if place.copy and acceptance.record is None and not is_lost and source.has_policies:
             try:
                 accepted_copies.accept(home, place.root, trusted=False)
-            except (OSError, StoreError):  # a home that cannot be written to keeps nothing, and policies still decide
+            except (OSError, StoreError):  # a home that is not writable stores nothing, and policies still decide
                 pass
     kept.loaded = msgspec.structs.replace(loaded, is_own_trusted=is_own_trusted)
     kept.decisions.clear()
@@ -216,7 +215,7 @@ def build(
 ) -> Loaded:
     """Compile what was read; without an `acceptance` everything counts. Raises RegoErrors with every fault.
 
-    `is_lost`: the accepted copy is gone, and everything is refused. `is_broken`: the files cannot be used, and the
+    `is_lost`: the accepted copy is gone, and everything is refused. `is_broken`: the files are invalid, and the
     accepted copy decides alone.
     """
     faults: list[Fault] = []
@@ -255,22 +254,22 @@ def build(
 
 
 def project_set(source: Source, harness: str, *, has_own: bool = False) -> PolicySet:
-    """Compile the policies of a project. Raises RegoErrors, also if there are none where agents expect some.
+    """Compile a project's policies. Raises RegoErrors, also if there are none where agents expect some.
 
-    `has_own`: the person has policies for all projects, which decide alone where a project has nothing at all.
+    `has_own`: the user has policies for all projects, which decide alone in a project without any.
     """
     faults = list(source.faults)
     folder = os.path.join(source.root, "policies", harness)
     is_bare = has_own and source.stamps.get(source.root, 0) is None
     if harness != OURS and source.stamps.get(folder, 0) is None and not is_bare:
         where = Location(os.path.join(FOLDER, "policies", harness), 1, 1)
-        message = f"there is no such folder; `anyplug policy init --harness {harness}` makes one"
+        message = f"the folder does not exist; create it with `anyplug policy init --harness {harness}`"
         faults.append(Fault(where, NO_FILE, message))
     return PolicySet(source.policies, source.shared, needs_evaluate=harness != OURS, faults=faults)
 
 
 def own_set(whole: Source, harness: str) -> PolicySet | None:
-    """Compile the person's own policies; None if there are none. Raises RegoErrors."""
+    """Compile the user's own policies; None if there are none. Raises RegoErrors."""
     if not whole.has_policies:
         return None
     return PolicySet(whole.policies, whole.shared, is_global=True, needs_evaluate=harness != OURS, faults=whole.faults)

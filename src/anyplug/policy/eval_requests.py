@@ -1,11 +1,11 @@
-"""Requests of the resident host's clients, and of `anyplug eval` itself: an event in, what is to be printed out.
+"""Requests of the daemon's clients, and of `anyplug eval` itself: an event in, what to print out.
 
     {"do": "eval", "harness": "opencode", "event": {...}}                  or the event as it was read, in "text"
         "policy_dir", "global_config", "strict", "cache", "debug"          as the options of `anyplug eval`
     {"exit": 0, "decision": {...}, "said": [...], "rules": [{"rule_id", "severity", "verb", "reason", "file", "row"}],
      "verb": "deny", "cached": false}
 
-Without a decision (`null`) there is an exit code other than 0, and `said` says why: whoever asked must refuse.
+Without a decision (`null`) there is an exit code other than 0, and `said` tells why: the caller must refuse.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ REFUSING = frozenset({"halt", "deny", "block"})
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of an agent's own that was refused, for the audit."""
+    """A refused tool of an agent's own, for the audit."""
 
     harness: str
     session: str
@@ -38,7 +38,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-RecordRefusal = Callable[[Refused], str]  # returns what to warn of, if it could not be recorded
+RecordRefusal = Callable[[Refused], str]  # returns a warning if it could not be recorded
 
 
 def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSignal | None" = None) -> "Desk":
@@ -48,7 +48,7 @@ def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSi
 
 
 class Desk:
-    """Takes requests for one engine."""
+    """Handles requests with one engine."""
 
     def __init__(
         self, engine: Engine, recordings: Recordings | None = None, record: RecordRefusal = lambda _: ""
@@ -60,7 +60,7 @@ class Desk:
     async def answer(
         self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
     ) -> dict[str, Any]:
-        """Answer one; never raises for what is in it."""
+        """Answer a request; never raises because of its content."""
         opened = self.open(request, cwd=cwd, environment=environment)
         if isinstance(opened, dict):
             return opened
@@ -69,14 +69,14 @@ class Desk:
     def open(
         self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
     ) -> "Inquiry | dict[str, Any]":
-        """Begin with a request: what it is about, or the answer if that is already certain."""
+        """Begin a request: return what it is about, or the answer if that is already certain."""
         harness = str(request.get("harness", ""))
         try:
             return self._inquire(harness, request, cwd, environment)
         except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a refusal with its reason
             event = request.get("event")
             if isinstance(request.get("text"), str | bytes):
-                event = parse(request["text"])  # that was read before, or the error would be a BadEvent
+                event = parse(request["text"])  # it was parsed before, or the error would be a BadEvent
             return self._failed(harness, event, error)
 
     def _inquire(
@@ -102,7 +102,7 @@ class Desk:
         return inquiry
 
     def close(self, request: dict[str, Any], inquiry: Inquiry, answered: Any) -> dict[str, Any]:
-        """Decide, and record what was decided."""
+        """Decide, and record the decision."""
         try:
             outcome = inquiry.decided(answered)
         except Exception as error:  # noqa: BLE001 - as in `open`
@@ -150,8 +150,8 @@ class Desk:
         )
 
     def _failed(self, harness: str, event: Any, error: Exception) -> dict[str, Any]:
-        """Refuse because of a fault of ours: as a decision, which `failMode: open` does not pass over."""
-        said = f"anyplug could not decide because of an error of its own ({type(error).__name__}: {error})"
+        """Refuse because of an internal error: as a decision, which `failMode: open` does not override."""
+        said = f"anyplug could not decide because of an internal error ({type(error).__name__}: {error})"
         hint = "hint: reword the call; please report this with the event that caused it"
         made = self._without(harness, event, [said, hint])
         name = _text(event, "hook_event_name") if isinstance(event, dict) else ""
@@ -160,7 +160,7 @@ class Desk:
         return {**made, "exit": agent_replies.exit_code(decision), "decision": answer, "verb": "deny"}
 
     def _without(self, harness: str, event: Any, lines: list[str]) -> dict[str, Any]:
-        """Refuse for want of a decision."""
+        """Refuse because there is no decision."""
         given = event if isinstance(event, dict) else {}
         warning = self._record(
             Refused(
@@ -190,7 +190,7 @@ def _text(request: dict[str, Any], key: str) -> str:
 def _debug(inquiry: Inquiry, outcome: Outcome, answered: Any) -> list[str]:
     event = inquiry.event
     lines = [f"DEBUG: {event.name} {event.tool or '-'}: policies in {inquiry.loaded.source.root}"]
-    lines += [f"DEBUG: concerns {name}" for name in outcome.matched] or ["DEBUG: concerns no policy"]
+    lines += [f"DEBUG: matches {name}" for name in outcome.matched] or ["DEBUG: matches no policy"]
     lines += [
         f"DEBUG: {finding.file}:{finding.row}: {finding.verb} {finding.rule_id} ({finding.severity})"
         for finding in outcome.decision.findings
@@ -206,4 +206,4 @@ def _debug_signals(values: dict[str, Any], troubles: dict[str, str]) -> list[str
         failed = isinstance(value, dict) and value.get("success") is False and "exit_code" in value
         how = f"failed with exit code {value['exit_code']}: {value.get('error', '')}" if failed else "answered"
         lines.append(f"DEBUG: the signal '{name}' {how}")
-    return lines + [f"DEBUG: the signal '{name}' gave no answer: {why}" for name, why in troubles.items()]
+    return lines + [f"DEBUG: the signal '{name}' did not answer: {why}" for name, why in troubles.items()]

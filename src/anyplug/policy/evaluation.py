@@ -1,9 +1,9 @@
-"""One event on its way to a decision: which policies it concerns, which signals it needs, what comes of it.
+"""One event on its way to a decision: which policies it concerns, which signals it needs, and the outcome.
 
-Up to three layers of policies decide, and the strictest verb wins: the person's own, then those of the project that a
+Up to three layers of policies decide, and the strictest verb wins: the user's own, then those of the project that a
 person accepted, if the project's files differ from them, then the files as they are. What a layer refuses or asks
-always counts. Its changes of calls, its context and its commands count only if a person trusts it. Where one
-`.cupcake` lies inside of the folder of another, each is an inquiry of its own, and the strictest verb wins again.
+always counts. Its changes of calls, its context and its commands count only if a person trusts it. If one `.cupcake` is
+inside the folder of another, each is a separate inquiry, and the strictest verb wins again.
 """
 
 import os
@@ -30,17 +30,17 @@ UNTRUSTED: Final = "you have not trusted this project's commands"
 UNTRUSTED_OWN: Final = "you have not trusted the commands of your own policies"
 TRUST_OWN: Final = f"`{TRUST} --global`"
 LOST_RULE: Final = "POLICY_COPY_GONE"
-SWITCHED_OFF: Final = "signals are switched off in settings.toml"
-GONE: Final = "its script is gone"
-NOBODY_RUNS: Final = "signals are not run here"
+SWITCHED_OFF: Final = "signals are disabled in settings.toml"
+GONE: Final = "its script is missing"
+NOBODY_RUNS: Final = "signals do not run here"
 UNDEFINED: Final = "the rulebook has no such signal"
-EXPECTED: Final = frozenset({UNTRUSTED, UNTRUSTED_OWN, SWITCHED_OFF, NOBODY_RUNS, UNDEFINED})  # nothing that failed
-MOST_DECISIONS: Final = 1024  # that are remembered of one place
-PASSING: Final = ("call_id", "message_id", "tool_use_id", "timestamp", "transcript_path")  # other with each event
+EXPECTED: Final = frozenset({UNTRUSTED, UNTRUSTED_OWN, SWITCHED_OFF, NOBODY_RUNS, UNDEFINED})  # not failures
+MOST_DECISIONS: Final = 1024  # cached per place
+PASSING: Final = ("call_id", "message_id", "tool_use_id", "timestamp", "transcript_path")  # different in each event
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an event."""
+    """The outcome of an event."""
 
     decision: Decision
     answer: dict[str, Any]
@@ -52,44 +52,44 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How an event is looked at."""
+    """How an event is evaluated."""
 
-    policy_dir: str = ""  # in place of looking upwards from the event's folder
-    global_config: str = ""  # in place of the person's usual one
-    cwd: str = ""  # where policies are looked for if there are none around the event's folder
-    environment: dict[str, str] | None = None  # of signals; else this process's
+    policy_dir: str = ""  # instead of searching upwards from the event's folder
+    global_config: str = ""  # instead of the user's default one
+    cwd: str = ""  # where policies are searched if there are none around the event's folder
+    environment: dict[str, str] | None = None  # for signals; default: this process's
     strict: bool = False
     cache: bool = False
-    is_open: bool = False  # a policy that cannot decide lets pass, with a warning
+    is_open: bool = False  # a policy that fails lets the call pass, with a warning
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The policies of one place for one agent, and the person's own."""
+    """The policies of one place for one agent, and the user's own."""
 
     source: Source
     project: PolicySet
-    whole: PolicySet | None = None  # the person's own, for all projects
+    whole: PolicySet | None = None  # the user's own, for all projects
     whole_source: Source | None = None
-    held: PolicySet | None = None  # what a person accepted, where the project's files differ from it
+    held: PolicySet | None = None  # what a person accepted, if the project's files differ from it
     acceptance: Acceptance | None = None  # None: everything counts, as in a trial
     builtin_config: dict[str, Any] = {}  # of the project phase
-    is_own_trusted: bool = True  # the person's own policies are as they were trusted
-    is_lost: bool = False  # a copy was accepted, and it is gone
+    is_own_trusted: bool = True  # the user's own policies are as trusted
+    is_lost: bool = False  # a copy was accepted, but is gone
 
     @property
     def digest(self) -> str:
-        """What stands for all of it."""
+        """The digest of all of it."""
         digests = [each.digest for each in (self.project, self.whole, self.held) if each is not None]
         return "".join([*digests, f"{self.is_trusted:d}{self.is_own_trusted:d}{self.is_lost:d}"])
 
     @property
     def is_trusted(self) -> bool:
-        """Whether a person trusts the project, as its files are now."""
+        """Whether a person trusts the project with its present files."""
         return self.acceptance is None or (self.acceptance.is_trusted and self.acceptance.source is None)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the project's `.cupcake` is no longer there, and only what was accepted decides."""
+        """Whether the project's `.cupcake` no longer exists, and only what was accepted decides."""
         return self.held is not None and self.source.stamps.get(self.source.root, 0) is None
 
 
@@ -104,7 +104,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept:
-    """One place, as it was when it was last looked at."""
+    """One place, as it was when last checked."""
 
     def __init__(self) -> None:
         self.loaded: Loaded | None = None
@@ -115,7 +115,7 @@ class Kept:
 
 
 class Inquiry:
-    """One event on its way to a decision: what it concerns, which signals it needs, what comes of it."""
+    """One event on its way to a decision: what it concerns, which signals it needs, and the outcome."""
 
     def __init__(
         self,
@@ -128,15 +128,15 @@ class Inquiry:
         signals: bool = True,
         outer: Sequence[Kept] = (),
     ) -> None:
-        """`outer` are the policies of folders further up, which decide as well."""
+        """`outer` are the policies of parent folders, which decide as well."""
         assert kept.loaded is not None
         self.event = event
-        self.given: Any = None  # the event as it came, for those who keep it
-        self.changed: Callable[[Any], Inquiry] | None = None  # asks about the same call with other arguments
+        self.given: Any = None  # the original event, for recording
+        self.changed: Callable[[Any], Inquiry] | None = None  # evaluates the same call with other arguments
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
-        self.run = run  # runs signals; whoever has none may set it before `ask_signals`
+        self.run = run  # runs signals; may be set before `ask_signals`
         self._may_run = signals
         self.parts = [(event.tool, event.document), *event.views]
         self.signals: list[tuple[Source, Signal]] = []
@@ -148,15 +148,15 @@ class Inquiry:
 
     @property
     def has_signals(self) -> bool:
-        """Whether signals have to be asked before it is decided."""
+        """Whether signals must run before the decision."""
         return bool(self.signals) or any(one.signals for one in self.outer)
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
-        """Return what is asked of a set, for the event and for each part of it that policies know as a tool."""
+        """Return what a set is asked, for the event and for each part of it that policies know as a tool."""
         return [(policies.plan(self.event.name, tool), document) for tool, document in self.parts]
 
     def _layers(self) -> list[Layer]:
-        """List what decides: the person's own policies first, then what is trusted."""
+        """List what decides: the user's own policies first, then what is trusted."""
         loaded = self.loaded
         found: list[Layer] = []
         own: dict[str, Any] = {}
@@ -204,10 +204,10 @@ class Inquiry:
 
     @property
     def untrusted(self) -> dict[str, str]:
-        """The signals that no person has accepted as they are, or that are gone, and why they may not run.
+        """The signals that nobody has accepted in their present form, or that are gone, and why they may not run.
 
-        A project's commands run as a person was shown them. Where a file asks for another of the same name than what
-        was accepted, neither is run: one answer would decide by two commands.
+        A project's commands run as a person was shown them. If a file has another signal of the same name than what was
+        accepted, neither runs: one answer would stand for two commands.
         """
         acceptance = self.loaded.acceptance
         shown: set[tuple[str, str, float]] = set()
@@ -235,7 +235,7 @@ class Inquiry:
             for source, signal in self.signals
             if not source.is_global and (signal.identity not in shown or signal.name in altered)
         }
-        # Scripts run from the project's folder: one that is gone would answer with a failure, and not refuse.
+        # Scripts run from the project's folder: a missing one would answer with a failure, and not refuse.
         gone = {signal.name: GONE for _, signal in self.signals if signal.digest and signal.identity not in there}
         return {**{name: why for name, why in gone.items() if not self._is_own(name)}, **refused, **planted}
 
@@ -243,7 +243,7 @@ class Inquiry:
         return any(source.is_global for source, signal in self.signals if signal.name == name)
 
     async def ask_signals(self) -> "Answers":
-        """Run the signals that are needed, and that may run."""
+        """Run the signals that are needed and may run."""
         answered = await self._ask_own_signals()
         for one in self.outer:
             one.run = self.run
@@ -251,7 +251,7 @@ class Inquiry:
         return msgspec.structs.replace(answered, outer=tuple(outer))
 
     async def _ask_own_signals(self) -> "Answers":
-        from anyplug.policy import signals  # with anyio: only where there are signals
+        from anyplug.policy import signals  # imports anyio, only for signals
 
         refused = self._refused()
         record = self.loaded.acceptance.record if self.loaded.acceptance is not None else None
@@ -293,20 +293,20 @@ class Inquiry:
 
     @property
     def state(self) -> list[str]:
-        """What a person should know of the policies that decide."""
+        """Messages for the person about the deciding policies."""
         said = [f"{line} (the last good policies are in force)" for line in self._kept.trouble]
         if self.loaded.is_gone:
             said.append(f"{self.loaded.source.root} is gone; the policies that you accepted decide ({self._trust()})")
         return said
 
     def strictest(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
-        """Decide by the nearest policies and by those further up: the strictest verb wins."""
+        """Decide with the nearest policies and those of parent folders: the strictest verb wins."""
         decision, names, warnings = self.decision(answered)
         for at, one in enumerate(self.outer):
             other, more, lines = one.decision(answered.outer[at] if answered is not None and answered.outer else None)
             names += more
             warnings += [*one.state, *lines]
-            if not decision.findings and decision.verb != "allow":  # nobody spoke of a permission
+            if not decision.findings and decision.verb != "allow":  # no policy covers a permission
                 decision = other if other.findings else decision
             elif other.findings or other.context:
                 findings, context = [*decision.findings, *other.findings], [*decision.context, *other.context]
@@ -314,12 +314,12 @@ class Inquiry:
         return self._of_changed(decision, answered), names, warnings
 
     def _of_changed(self, decision: Decision, answered: "Answers | None") -> Decision:
-        """Refuse a change of a call if the changed call would not be allowed as it is."""
+        """Refuse a change of a call if the changed call would not be allowed."""
         given = self.event.given_input
         if decision.verb != "modify" or decision.updated_input is None or self.changed is None:
             return decision
         again = self.changed(applied(decision.updated_input, given) if isinstance(given, dict) else None)
-        again.changed = None  # once is enough: a rule that changes every call would go on for ever
+        again.changed = None  # once is enough: a rule that changes every call would never end
         asked = {signal.identity for one in (self, *self.outer) for _, signal in one.signals}
         if all(signal.identity in asked for one in (again, *again.outer) for _, signal in one.signals):
             other, _, _ = again.strictest(answered)
@@ -327,7 +327,7 @@ class Inquiry:
             reason = "the call as a policy changed it is refused: " + "; ".join(one.reason for one in refusing)
         else:
             refusing = [one for one in decision.findings if one.verb == "modify"]
-            reason = "the call as a policy changed it concerns signals that were not asked about it"
+            reason = "the call as a policy changed it needs signals that were not run for it"
         if not refusing:
             return decision
         return decide([msgspec.structs.replace(refusing[0], verb="deny", reason=reason, updated_input=None)], [])
@@ -340,7 +340,7 @@ class Inquiry:
         )
 
     def _key(self) -> bytes:
-        """Return what stands for policies and input, without what each event has anew and no policy reads."""
+        """Return the cache key of policies and input, without fields that always differ and that no policy reads."""
         layers = [layer for one in (self, *self.outer) for layer in one.layers]
         ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
@@ -354,9 +354,9 @@ class Inquiry:
         return builtins.look(self.loaded.builtin_config, event) if self.loaded.builtin_config else {}
 
     def decision(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
-        """Ask the person's own policies first: their no is final; else all together decide.
+        """Ask the user's own policies first: their refusal is final; otherwise all together decide.
 
-        Gives the decision of this place alone, the policies that were concerned, and warnings.
+        Return the decision of this place alone, the policies that were concerned, and warnings.
         """
         findings: list[Finding] = []
         held: list[Finding] = []
@@ -379,27 +379,27 @@ class Inquiry:
         if self.loaded.is_lost:
             findings.append(self._lost())
         decision = decide([*findings, *held], context)
-        if self.own is not None and not decision.refuses:  # a refusal of the person's keeps its own words
+        if self.own is not None and not decision.refuses:  # a refusal of the user's own keeps its reason
             decision = decide([self.own])
         elif held and decision.verb != decide(findings).verb and not self.loaded.is_gone:
             warnings.append(f"decided by policies that you accepted and that have changed since ({self._trust()})")
         elif decision is ALLOW and self.event.name == "PermissionRequest" and not names:
-            decision = Decision(verb="ask", reason="no policy speaks of this permission")
+            decision = Decision(verb="ask", reason="no policy covers this permission")
         return decision, names, warnings
 
     def _lost(self) -> Finding:
-        """Refuse where nobody knows what a person accepted."""
+        """Refuse because it is unknown what a person accepted."""
         project = self.loaded.source.project
-        reason = f"the copy of the policies that you accepted in {project} is gone ({self._trust()} accepts them anew)"
+        reason = f"the copy of the policies that you accepted in {project} is gone ({self._trust()} accepts them again)"
         return Finding(verb="deny", reason=reason, rule_id=LOST_RULE, cure=f"{self._trust()} accepts what is there now")
 
     def _counting(self, layer: Layer, given: list[Finding], held: list[Finding], warnings: list[str]) -> list[Finding]:
-        """Return the findings of a layer as they count."""
+        """Return the findings of a layer, adjusted to its trust."""
         if not layer.is_trusted:
             given = [self._without_trust(layer, finding) for finding in given if not _is_known(finding, held)]
         if self._options.is_open:
             failures = [finding for finding in given if finding.is_failure]
-            warnings += [f"{finding.reason} (let pass: fail_mode is open)" for finding in failures]
+            warnings += [f"{finding.reason} (allowed, because fail_mode is open)" for finding in failures]
             given = [finding for finding in given if not finding.is_failure]
         return given
 
@@ -411,15 +411,15 @@ class Inquiry:
         return ()
 
     def _without_trust(self, layer: Layer, finding: Finding) -> Finding:
-        """Refuse what an untrusted policy would change: it must not run unchanged, and not as a stranger wants it."""
+        """Refuse what an untrusted policy would change: the call must run neither unchanged nor changed."""
         if finding.verb != "modify":
             return finding
         cure = self._trust(layer)
-        reason = f"{finding.file} would change this call, and you have not trusted it ({cure})"
+        reason = f"{finding.file} would change this call, but you have not trusted it ({cure})"
         return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=cure)
 
     def _trust(self, layer: Layer | None = None) -> str:
-        """Return how a person accepts policies, as a command that works wherever it is pasted."""
+        """Return the command that accepts policies, usable from any folder."""
         if layer is not None and layer.source.is_global:
             return TRUST_OWN
         return f"`{TRUST} {shlex.quote(self.loaded.source.project)}`"
@@ -449,7 +449,7 @@ class Inquiry:
     def _signal_findings(
         self, matched: "list[Policy]", answered: "Answers | None", warnings: list[str]
     ) -> list[Finding]:
-        """Refuse where a policy that can refuse was not given what it asked for."""
+        """Refuse if a policy that can refuse lacks a required signal."""
         if answered is None and not self.unknown:
             return []
         troubles = dict(answered.troubles) if answered else {}
@@ -460,7 +460,7 @@ class Inquiry:
             asked += [name for name in troubles if name.startswith("__builtin_") and policy.builtin]
             for trouble in dict.fromkeys(troubles[name] for name in asked):
                 names = [f"'{name}'" for name in asked if troubles[name] == trouble]
-                reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} gave no answer: {trouble}"
+                reason = f"the signal{'s' if len(names) > 1 else ''} {', '.join(names)} did not answer: {trouble}"
                 if trouble in {UNTRUSTED, UNTRUSTED_OWN}:
                     reason += f" ({self._cure(trouble)})"
                 if policy.can_refuse and trouble not in EXPECTED:
@@ -488,7 +488,7 @@ class Inquiry:
         if trouble == UNTRUSTED_OWN:
             return f"{TRUST_OWN} shows them and lets them run"
         if trouble == UNDEFINED:
-            return "`anyplug policy validate` names the policies that ask for it"
+            return "`anyplug policy validate` lists the policies that require it"
         return "run its command by hand, in the project's folder: it is in the rulebook"
 
     def _outcome(self, decision: Decision, matched: list[str], said: list[str], *, is_pure: bool) -> Outcome:

@@ -1,7 +1,7 @@
-"""Recorded events: what policies decided about, kept for a while so that a candidate can be tried on it.
+"""Recorded events: what policies decided about, kept for a while to try candidates on.
 
-One file for each day in <home>/recordings, one JSON object a line. What looks like a secret, by its name or by its
-shape, is taken out before anything is written; long texts are cut.
+One file per day in <home>/recordings, one JSON object per line. Secrets, recognised by name or shape, are removed
+before anything is written; long texts are truncated.
 """
 
 import os
@@ -17,10 +17,10 @@ from anyplug.policy.decisions import Decision
 from anyplug.secrets.env_vars import SHOWN_SECRET, looks_secret, masked_text
 from anyplug.secrets.mask import Mask
 
-LONGEST_TEXT: Final = 16_384  # characters of one text; policies look at commands and paths
-LONGEST_OUTPUT: Final = 2_048  # characters of what a tool gave, and of what is written to a file
+LONGEST_TEXT: Final = 16_384  # characters of one text; policies check commands and paths
+LONGEST_OUTPUT: Final = 2_048  # characters of a tool's output, and of what is written to a file
 WRITTEN: Final = frozenset({"output", "content"})
-LARGEST_LINE: Final = 1 << 18  # bytes; what is longer is not kept
+LARGEST_LINE: Final = 1 << 18  # bytes; longer lines are not kept
 DEEPEST: Final = 30
 DAY_S: Final = 86_400
 _NAMED: Final = re.compile(r"(?<![\w-])([A-Za-z_][\w-]*)(=|:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"']+)")
@@ -28,7 +28,7 @@ _OPTION: Final = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)(\s+)([^\s-][^\s]*)")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, and what was decided."""
+    """One event and its decision."""
 
     at: float
     harness: str
@@ -36,7 +36,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     decision: str
     reason: str = ""
     rules: tuple[str, ...] = ()
-    signals: dict[str, Any] | None = None  # what they answered
+    signals: dict[str, Any] | None = None  # their answers
 
 
 class Recordings:
@@ -55,7 +55,7 @@ class Recordings:
         signals: dict[str, Any] | None = None,
         mask: Mask | None = None,
     ) -> None:
-        """Record an event; never raises for a disk that is full or closed: a call does not hang on it."""
+        """Record an event; never raises for a full or read-only disk: no call depends on it."""
         if self._days <= 0 or not isinstance(event, dict):
             return
         shown = without_secrets(event if mask is None else mask.value(event))
@@ -77,7 +77,7 @@ class Recordings:
             return
 
     def since(self, moment: float) -> Iterator[Recorded]:
-        """Go through what was recorded, the oldest first."""
+        """Yield what was recorded, oldest first."""
         for name in _names(self.folder):
             if _day(moment) <= name.removesuffix(".jsonl"):
                 with open(os.path.join(self.folder, name), "rb") as file:
@@ -85,7 +85,7 @@ class Recordings:
                         try:
                             record = msgspec.json.decode(line, type=Recorded)
                         except msgspec.DecodeError:
-                            continue  # somebody's disk was full in the middle of it
+                            continue  # the disk was full in the middle of it
                         if record.at >= moment:
                             yield record
 

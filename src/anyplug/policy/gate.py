@@ -1,8 +1,8 @@
-"""The gate of our own host: policies decide about every tool of every plugin, before it runs and after.
+"""The policy gate of our own host: policies decide about every tool of every plugin, before it runs and after.
 
-Policies lie in the project's `.cupcake/policies/anyplug` and, for all projects, in `<home>/policy`. Where there are
-none, the gate costs a look at two folders a second, and imports nothing. What cannot decide refuses, unless the
-person set `fail_mode = "open"`. A `cupcake` program can decide in place of our engine.
+Policies are in the project's `.cupcake/policies/anyplug` and, for all projects, in `<home>/policy`. If there are none,
+the gate only checks two folders per second, and imports nothing. What cannot be decided is refused, unless the user set
+`fail_mode = "open"`. A `cupcake` program can decide instead of our engine.
 """
 
 import hashlib
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from anyplug.runtime.runner import Runner
     from anyplug.secrets.mask import Mask
 
-LOOK_S: Final = 1.0  # between two looks whether there are policies at all
-ANSWERS_FILE: Final = "policy-answers.json"  # questions that a person answered with always
+LOOK_S: Final = 1.0  # between checks whether there are policies at all
+ANSWERS_FILE: Final = "policy-answers.json"  # questions that a person answered with "always"
 LARGEST_ANSWER: Final = 4 << 20  # bytes of an external program's answer
 KEPT_STDERR: Final = 4096  # bytes
-KEPT_ANSWER: Final = 200  # bytes of what is no answer
-OTHER_PROGRAM: Final = "`program` under [policy] in settings.toml names who decides"
-MOST_FOLDERS: Final = 256  # that are remembered between two looks
+KEPT_ANSWER: Final = 200  # bytes of an invalid answer
+OTHER_PROGRAM: Final = "`program` under [policy] in settings.toml selects the program that decides"
+MOST_FOLDERS: Final = 256  # cached between two checks
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What policies are told of a call."""
+    """What policies are told about a call."""
 
     call: str
     tool: str
@@ -51,26 +51,26 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """What policies make of a call."""
+    """The policies' decision about a call."""
 
     verb: Literal["allow", "deny", "ask", "modify"] = "allow"
     reason: str = ""
     rule: str = ""
     place: str = ""  # file:line
-    arguments: dict[str, Any] | None = None  # of modify: all of them
+    arguments: dict[str, Any] | None = None  # for modify: all of them
     context: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what went wrong and was let pass
-    question: str = ""  # of ask: stands for the question, whenever it is asked again
-    cure: str = ""  # what to do where policies could not decide
+    notes: tuple[str, ...] = ()  # what failed and was allowed
+    question: str = ""  # for ask: identifies the question whenever it is asked again
+    cure: str = ""  # what to do if policies could not decide
 
     @property
     def by(self) -> str:
-        """Who decided, for the audit."""
+        """What decided, for the audit."""
         return f"policy:{self.rule} {self.place}".strip()
 
     @property
     def hint(self) -> str:
-        """What a person who is refused should know."""
+        """A hint for a person whose call is refused."""
         return f"decided by {self.by}" + (f"; {self.cure}" if self.cure else "")
 
 
@@ -88,18 +88,20 @@ class PolicyGate:
         self._settings = settings
         self._run = run
         self._signals = signals
-        self._looks: dict[str, tuple[bool, float]] = {}  # by folder: whether there are policies, and when that was seen
+        self._looks: dict[
+            str, tuple[bool, float]
+        ] = {}  # by folder: whether there are policies, and when that was checked
         self._engine: Engine | None = None
         self._recordings: Recordings | None = None
 
     def follow(self, settings: PolicySettings) -> None:
-        """Decide by other settings from now on."""
+        """Use new settings from now on."""
         if settings != self._settings:
             self._settings, self._engine, self._recordings = settings, None, None
             self._looks.clear()
 
     def is_on(self, cwd: str) -> bool:
-        """Return whether there is anything that could decide about calls in a folder."""
+        """Return whether anything could decide about calls in a folder."""
         now = time.monotonic()
         seen = self._looks.get(cwd)
         if seen is None or now - seen[1] >= LOOK_S:
@@ -114,7 +116,7 @@ class PolicyGate:
         return any(place.has("anyplug") for place in policy_folders.around(cwd, self._home))
 
     async def before(self, facts: Facts, mask: "Mask | None" = None) -> Ruling:
-        """Decide about a call that is to run."""
+        """Decide about a call before it runs."""
         return await self._decide(_event("PreToolUse", facts), mask)
 
     async def after(
@@ -127,7 +129,7 @@ class PolicyGate:
         structured: Any = None,
         mask: "Mask | None" = None,
     ) -> Ruling:
-        """Decide about a call that has run: whether its result may be seen, and what is to be said of it."""
+        """Decide about a call that has run: whether its result may be seen, and what context to add."""
         result: dict[str, Any] = {"success": success, "output": output}
         if error:
             result["error"] = error
@@ -138,7 +140,7 @@ class PolicyGate:
     async def _decide(self, event: dict[str, Any], mask: "Mask | None") -> Ruling:
         if self._settings.program:
             return await self._by_program(event)
-        # 50 ms, and only those who have policies need it.
+        # Takes 50 ms to import, and only policies need it.
         from anyplug.policy.agent_events import BadEvent
         from anyplug.policy.engine import NoPolicies
         from anyplug.policy.evaluation import Options
@@ -151,7 +153,7 @@ class PolicyGate:
         except NoPolicies as error:
             return self._undecided(str(error), error.hint)
         except BadEvent as error:
-            return self._undecided(str(error), "a call like this can only be decided about if it is smaller")
+            return self._undecided(str(error), "make the call smaller, so that it can be decided about")
         if self._recordings is not None:
             self._recordings.add(
                 "anyplug", event, outcome.decision, None if answered is None else answered.values, mask
@@ -160,7 +162,7 @@ class PolicyGate:
 
     def _the_engine(self) -> "Engine":
         if self._engine is None:
-            # As above.
+            # For the same reason.
             from anyplug.policy.engine import Engine
             from anyplug.policy.event_log import Recordings
 
@@ -174,14 +176,14 @@ class PolicyGate:
         return self._engine
 
     def _undecided(self, why: str, cure: str) -> Ruling:
-        """Return what it means that nothing could be decided."""
+        """Return the ruling if nothing could be decided."""
         if self._settings.fail_mode == "open":
-            return Ruling(notes=(f"policies could not decide, and it was let pass: {why}",))
+            return Ruling(notes=(f"policies could not decide, and the call was allowed: {why}",))
         return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR", cure=cure)
 
     async def _by_program(self, event: dict[str, Any]) -> Ruling:
-        """Let another program decide, in the words of OpenCode's plugin."""
-        from anyplug.runtime.processes.program import Program  # only for those who have one
+        """Let another program decide, using the protocol of OpenCode's plugin."""
+        from anyplug.runtime.processes.program import Program  # only needed for such a program
 
         assert self._run is not None
         program = os.path.expanduser(self._settings.program)
@@ -210,7 +212,7 @@ class PolicyGate:
             answer = msgspec.json.decode(output, type=_Answer)
         except (msgspec.DecodeError, ValueError):
             said = output[:KEPT_ANSWER].decode(errors="replace")
-            return self._undecided(f"{program}: its answer is none: {said}", OTHER_PROGRAM)
+            return self._undecided(f"{program}: its answer is invalid: {said}", OTHER_PROGRAM)
         context = tuple(answer.context)
         if answer.decision == "allow":
             return Ruling(context=context)
@@ -221,10 +223,10 @@ class PolicyGate:
             verb=verb, reason=answer.reason or "refused by policy", rule=rule, place=program, question=question
         )
 
-    # What a person answered once and for all.
+    # Permanent answers of a person.
 
     def is_answered(self, question: str) -> bool:
-        """Return whether a person answered a question with always."""
+        """Return whether a person answered a question with "always"."""
         try:
             with open(os.path.join(self._home, ANSWERS_FILE), "rb") as file:
                 return question in msgspec.json.decode(file.read(), type=list[str])
@@ -232,7 +234,7 @@ class PolicyGate:
             return False
 
     def answer_always(self, question: str) -> None:
-        """Keep an answer, as long as neither the policies nor what is asked about change. Raises StoreError."""
+        """Store an answer, valid until the policies or the subject of the question change. Raises StoreError."""
         path = os.path.join(self._home, ANSWERS_FILE)
         try:
             with open(path, "rb") as file:
@@ -249,7 +251,7 @@ class PolicyGate:
             if os.path.lexists(beside):
                 os.unlink(beside)
             raise StoreError(
-                f"cannot write to {path}: {error.strerror}", "check the disk's space and the file's permissions"
+                f"cannot write to {path}: {error.strerror}", "check the disk's free space and the file's permissions"
             ) from error
 
 
@@ -299,6 +301,6 @@ def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
 
 
 def _question(policies: str, event: dict[str, Any], rules: tuple[str, ...], reason: str) -> str:
-    """Return what stands for a question: a yes to one reason is none to another, though one rule gives both."""
+    """Return the identity of a question: agreeing to one reason does not cover another, even of the same rule."""
     told = msgspec.json.encode([policies, event["plugin"], event["tool"], rules, reason])
     return hashlib.sha256(told).hexdigest()

@@ -1,7 +1,7 @@
-"""evaluate.rego: whether one does nothing but gather what rules named after verbs give.
+"""Detect whether an evaluate.rego only gathers what rules named after verbs return.
 
-It does if it is made of nothing that could choose (no input, no other data, no text but verbs and keys, no builtin
-but those for walking and counting), and if it gathers a sample as it should.
+It does if it contains nothing that could choose (no input, no other data, no text but verbs and keys, no builtin but
+those for walking and counting), and if it gathers a sample correctly.
 """
 
 from typing import Any, Final
@@ -42,7 +42,7 @@ def defines(modules: dict[str, Module], entry: tuple[str, ...]) -> bool:
 
 
 def is_usual(texts: dict[str, str], modules: dict[str, Module], entry: tuple[str, ...], root: tuple[str, ...]) -> bool:
-    """Return whether the modules of the entry's package do nothing but gather what lies below `root`."""
+    """Return whether the modules of the entry's package only gather what is below `root`."""
     own = {file: module for file, module in modules.items() if module.package == entry[:-1]}
     names = frozenset(
         str(part.value) for module in own.values() for rule in module.rules for part in rule.path[:1]

@@ -1,6 +1,6 @@
 """apply_patch: which files a patch touches, and what it does to each.
 
-Models of one family get this tool in place of edit and write; policies about files have to see it as these.
+Some models get this tool instead of edit and write; policies about files must see it as these.
 
     *** Begin Patch
     *** Add File: PATH | *** Update File: PATH | *** Delete File: PATH
@@ -8,8 +8,8 @@ Models of one family get this tool in place of edit and write; policies about fi
     @@ ... lines that begin with a blank, + or -
     *** End Patch
 
-A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too, with what git says of files whose lines stay the same:
-`diff --git a/PATH b/PATH`, `rename from PATH`, `rename to PATH`, `copy to PATH`, `deleted file mode`.
+A unified diff (`--- a/PATH`, `+++ b/PATH`) is read, too, with git's headers for files whose lines stay the same: `diff
+--git a/PATH b/PATH`, `rename from PATH`, `rename to PATH`, `copy to PATH`, `deleted file mode`.
 """
 
 import re
@@ -32,7 +32,7 @@ _LIKE_HEAD: Final = re.compile(r"\*{3}\s*[A-Za-z][\w ]*:|\s+\*{3}\s*[A-Za-z]+\s*
 _GIT_FILES: Final = re.compile(r"diff --git (?:\"?a/)?(.+?)\"? \"?b/(.+?)\"?")
 _GIT_MOVE: Final = re.compile(r"(rename from|rename to|copy to) \"?(.+?)\"?")
 NOTHING: Final = "/dev/null"
-# What JavaScript trims, as the tool does: other than Python's with \ufeff, and without \x1c to \x1f and \x85.
+# What JavaScript trims, like the tool: other than Python with \ufeff, and without \x1c to \x1f and \x85.
 BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
@@ -41,12 +41,12 @@ class Touch(msgspec.Struct, frozen=True):
 
     path: str
     action: Action
-    before: str = ""  # the lines that go
-    after: str = ""  # the lines that come
+    before: str = ""  # the removed lines
+    after: str = ""  # the added lines
 
 
 def touches(patch: str) -> list[Touch]:
-    """List the files that a patch touches. It is read in each way: a line of one kind could hide what another says."""
+    """List the files that a patch touches. It is parsed in each way: a line of one kind could hide another."""
     lines = _lines(patch)
     strict = _marked(lines)
     found = [*strict, *(touch for touch in _marked(lines, is_tolerant=True) if touch not in strict), *_unified(lines)]
@@ -55,7 +55,7 @@ def touches(patch: str) -> list[Touch]:
 
 
 def unknown_header(patch: str) -> str:
-    """Return the first line that looks like a header of a kind that is not known, or nothing."""
+    """Return the first line that looks like an unknown header, or an empty string."""
     return next(
         (line for line in _lines(patch) if _LIKE_HEAD.match(line) and not _HEAD.match(line) and not _MOVE.match(line)),
         "",
@@ -63,11 +63,11 @@ def unknown_header(patch: str) -> str:
 
 
 def _lines(patch: str) -> list[str]:
-    return [line.removesuffix("\r") for line in patch.split("\n")]  # what else Python takes for an end of line is none
+    return [line.removesuffix("\r") for line in patch.split("\n")]  # Python's other line ends do not count
 
 
 class _Open:
-    """The file that the lines of a patch are about, until the next one comes."""
+    """The file that the present lines of a patch are about."""
 
     def __init__(self) -> None:
         self.found: list[Touch] = []
@@ -113,7 +113,7 @@ def _marked(lines: list[str], *, is_tolerant: bool = False) -> list[Touch]:
 
 
 def _as_read(touch: Touch) -> list[Touch]:
-    """Return a file by each name that it may be found under: there are tools that read a path up to a colon."""
+    """Return a file by each name that it may have: some tools read a path up to a colon."""
     short = _path(touch.path.partition(":")[0])
     return [touch] if short in {"", touch.path} else [touch, msgspec.structs.replace(touch, path=short)]
 
@@ -135,7 +135,7 @@ def _unified(lines: list[str]) -> list[Touch]:
 
 
 def _said_by_git(lines: list[str]) -> list[Touch]:
-    """List the files that git's own headers name: those that are only moved or removed have no others."""
+    """List the files in git's own headers: files that are only moved or removed have no others."""
     found: dict[str, Touch] = {}
     actions: dict[str, Action] = {"rename from": "delete", "rename to": "move", "copy to": "move"}
     last = ""
@@ -155,5 +155,5 @@ def _path(text: str) -> str:
 
 
 def _of_diff(text: str, prefix: str) -> str:
-    """Return the path of a diff's header, without git's prefix and without a time stamp."""
+    """Return the path of a diff's header, without git's prefix and a time stamp."""
     return _path(text.partition("\t")[0]).removeprefix(prefix)

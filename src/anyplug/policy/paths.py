@@ -1,4 +1,4 @@
-"""Paths as they are on disk: where policies lie, and where a path that a tool is given really leads."""
+"""Paths on disk: where policies are, and where a tool's path really leads."""
 
 import functools
 import hashlib
@@ -10,8 +10,8 @@ from typing import Final
 import anyplug
 
 FOLDER: Final = ".cupcake"  # of a project
-HOME_FOLDER: Final = "policy"  # in our home: policies of the person for every tool of ours, in every project
-ACCEPTED: Final = "accepted"  # in our home: copies of projects' policies (see `accepted`)
+HOME_FOLDER: Final = "policy"  # in our home: the user's policies for every tool of ours, in every project
+ACCEPTED: Final = "accepted"  # in our home: copies of projects' policies (see `accepted_copies`)
 
 
 def find(start: str, home: str = "") -> str | None:
@@ -45,7 +45,7 @@ def _names(folder: str) -> frozenset[str]:
 
 
 def resolved(path: str, base: str) -> str:
-    """Return where a path leads, seen from a folder: links are followed as far as there is something to follow."""
+    """Resolve a path relative to a folder, following links as far as they exist."""
     joined = os.path.join(base, path)
     try:
         return os.path.realpath(joined)
@@ -54,7 +54,7 @@ def resolved(path: str, base: str) -> str:
 
 
 def expanded(word: str, base: str) -> str:
-    """Return a word of a command with what a shell certainly puts in its place at its beginning."""
+    """Expand what a shell certainly replaces at the beginning of a word."""
     for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
         for form in (f"${{{name}}}", f"${name}"):
             if word == form or word.startswith(form + os.sep):
@@ -64,7 +64,7 @@ def expanded(word: str, base: str) -> str:
 
 @functools.cache
 def program_places() -> list[str]:
-    """List where our own program lies: its package, what is known about that, and the commands that start it."""
+    """List where our own program is: its package, its metadata, and the commands that start it."""
     package = os.path.dirname(os.path.abspath(anyplug.__file__))
     commands = [os.path.join(os.path.dirname(sys.executable), "anyplug"), shutil.which("anyplug") or "", sys.argv[0]]
     named = [command for command in commands if os.path.basename(command) == "anyplug" and os.path.lexists(command)]
@@ -81,7 +81,7 @@ def environment_places(start: str) -> list[str]:
 
 
 def _project_root(start: str) -> str:
-    """Return the nearest folder upwards with policies or a repository; a person's own folder is no project."""
+    """Return the nearest folder upwards with policies or a repository; a home folder is not a project."""
     folder = os.path.realpath(start)
     home = os.path.realpath(os.path.expanduser("~"))
     while not is_within(home, folder):
@@ -100,12 +100,12 @@ def is_link(path: str, base: str) -> bool:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or lies in it."""
+    """Return whether a path is a folder or inside it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def may_be_there(path: str) -> bool:
-    """Return whether something lies at a path; also if that cannot be seen, since it may be what forbids something."""
+    """Return whether something may exist at a path; also if that is not visible, since it may forbid something."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

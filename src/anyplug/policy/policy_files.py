@@ -1,4 +1,4 @@
-"""Where policies are, and what of it is read: a project's `.cupcake`, the person's global folder, our own home.
+"""Read policies: a project's `.cupcake`, the user's global folder, our own home.
 
     .cupcake/rulebook.yml                        signals and builtins
     .cupcake/system/*.rego                       evaluate.rego, and what policies share
@@ -6,8 +6,8 @@
     .cupcake/policies/<harness>/**/*.rego        policies; below builtins/ only those that the rulebook enables
     .cupcake/signals/*                           a script for each signal, named after it
 
-The global folder has the same, with its evaluate.rego in policies/<harness>/system. Reading notes what everything
-looked like on disk, so that a later look can say whether something changed.
+The global folder has the same, with its evaluate.rego in policies/<harness>/system. Reading records the state of
+everything on disk, so that a later check can detect changes.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 from anyplug.rego.values.rego_errors import Fault, Location
 
 RULEBOOKS: Final = ("rulebook.yml", "rulebook.yaml")
-MOST_FILES: Final = 5_000  # a folder with more is not one of policies
-MOST_ENTRIES: Final = 10_000  # names that are looked at: a link may lead to the whole disk
+MOST_FILES: Final = 5_000  # a folder with more does not contain policies
+MOST_ENTRIES: Final = 10_000  # names that are visited: a link may lead to the whole disk
 LARGEST_FILE: Final = 4 << 20  # bytes
 BAD_RULEBOOK: Final = "rulebook_error"
 UNREADABLE: Final = "policy_read_error"
@@ -40,19 +40,19 @@ Stamp = tuple[int, int, int, int] | None
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was read of one place, and what is wrong with it."""
+    """Everything read of one place, and what is wrong with it."""
 
     root: str
-    policies: dict[str, str] = {}  # texts by file, as people are shown it
+    policies: dict[str, str] = {}  # texts by file name, as shown to people
     shared: dict[str, str] = {}  # system and helpers
     signals: dict[str, Signal] = {}
     builtin_config: dict[str, dict[str, Any]] = {}
-    warnings: tuple[Fault, ...] = ()  # what does not keep it from being used
+    warnings: tuple[Fault, ...] = ()  # faults that do not make it invalid
     faults: tuple[Fault, ...] = ()
     stamps: dict[str, Stamp] = {}
     contents: dict[str, bytes] = {}  # of every file that was read, by its path
     is_global: bool = False
-    origin: str = ""  # of a copy: the `.cupcake` that it is a copy of
+    origin: str = ""  # for a copy: the original `.cupcake`
 
     @property
     def project(self) -> str:
@@ -61,7 +61,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_policies(self) -> bool:
-        """Whether there is anything in it that decides, or that was meant to."""
+        """Whether it contains anything that decides, or should."""
         return bool(self.policies or self.faults)
 
     @property
@@ -71,19 +71,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_policy_dir(given: str) -> str:
-    """Return the folder that --policy-dir means: a `.cupcake`, the one inside it, around it, or beside it."""
+    """Return the folder that --policy-dir means: a `.cupcake`, the one inside it, around it, or next to it."""
     path = os.path.abspath(given)
     inside = os.path.join(path, FOLDER)
     if os.path.basename(path) != FOLDER and os.path.isdir(inside):
         return inside
     around = path + os.sep
-    if (at := around.rfind(f"{os.sep}{FOLDER}{os.sep}")) >= 0:  # .cupcake/policies: what `cupcake validate` is given
+    if (at := around.rfind(f"{os.sep}{FOLDER}{os.sep}")) >= 0:  # .cupcake/policies: what `cupcake validate` takes
         return around[: at + 1] + FOLDER
     return os.path.join(os.path.dirname(path), FOLDER)
 
 
 def global_folder() -> str:
-    """Return the folder of the person's own policies for all projects."""
+    """Return the folder of the user's own policies for all projects."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/cupcake")
     if sys.platform == "win32":
@@ -93,7 +93,7 @@ def global_folder() -> str:
 
 
 def stamp(path: str) -> Stamp:
-    """Return what a file or folder looks like; None if it is not there."""
+    """Return the state of a file or folder; None if it does not exist."""
     try:
         seen = os.stat(path)
     except OSError:
@@ -102,14 +102,14 @@ def stamp(path: str) -> Stamp:
 
 
 def read_own(root: str, harness: str) -> Source:
-    """Read the person's own policies for all projects; those for our host lie flat in a folder of our home."""
+    """Read the user's own policies for all projects; those for our host are directly in a folder of our home."""
     return read(root, harness, is_global=True, flat=harness == OURS)
 
 
 def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False, origin: str = "") -> Source:
     """Read a place, whatever is in it.
 
-    `flat`: the policies lie in the folder itself, as in our own home. `origin`: it is a copy of this place.
+    `flat`: the policies are in the folder itself, as in our own home. `origin`: it is a copy of this place.
     """
     reader = _Reader(root, is_global)
     reader.note(root)
@@ -137,7 +137,7 @@ def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe without a writer would keep everybody waiting."""
+    """Open a file; a pipe without a writer must not block."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
@@ -153,16 +153,16 @@ class _Reader:
         self.shared: dict[str, str] = {}
 
     def note(self, path: str) -> Stamp:
-        """Note what something looks like, before it is read."""
+        """Record the state of something before it is read."""
         self.stamps[path] = seen = stamp(path)
         return seen
 
     def shown(self, path: str) -> str:
-        """Return a path as people are shown it: seen from the project, or whole if it lies elsewhere."""
+        """Return a path as shown to people: relative to the project, or absolute if it is elsewhere."""
         return path if self.is_global else os.path.relpath(path, os.path.dirname(self.root))
 
     def text(self, path: str) -> str | None:
-        """Read a file; None, with a fault, if it cannot be read."""
+        """Read a file; return None and record a fault if it cannot be read."""
         try:
             with open(path, "rb", opener=_without_waiting) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -186,7 +186,7 @@ class _Reader:
             into[self.shown(path)] = text
 
     def policies(self, folder: str, enabled: builtins.Enabled) -> None:
-        """Read the policies in a folder; of builtins those that are enabled, and that we have none of our own for."""
+        """Read the policies in a folder; of builtins those that are enabled and that we do not have ourselves."""
         for path in self.files(folder):
             parts = os.path.relpath(path, folder).split(os.sep)[:-1]
             name = os.path.basename(path).removesuffix(".rego")
@@ -195,15 +195,17 @@ class _Reader:
                 if name.endswith("_test") and "METADATA" not in self.decisive.get(self.shown(path), "METADATA"):
                     del self.decisive[self.shown(path)]  # OPA's own tests, which decide nothing
             elif f"builtin/{builtins.plain_name(name)}.rego" in enabled.texts:
-                self.warn(path, "our own builtin of that name is used in its place")
+                self.warn(path, "our own builtin of that name is used instead")
 
     def miss_watchdog(self) -> None:
-        """Refuse policies that wait for what is not run here."""
+        """Refuse policies that need the watchdog, which does not run here."""
         readers = [file for file, text in self.decisive.items() if "watchdog" in text]
         for file in readers:
-            self.faults.append(Fault(Location(file, 1, 1), NO_WATCHDOG, "it reads the watchdog, which is not run here"))
+            self.faults.append(
+                Fault(Location(file, 1, 1), NO_WATCHDOG, ("it reads the watchdog, which does not run here"))
+            )
         if not readers:
-            self.warn(os.path.join(self.root, RULEBOOKS[0]), "`watchdog` is not run here, and no policy reads it")
+            self.warn(os.path.join(self.root, RULEBOOKS[0]), "`watchdog` does not run here, and no policy reads it")
 
     def fault(self, path: str, code: str, message: str, row: int = 1) -> None:
         self.faults.append(Fault(Location(self.shown(path), row, 1), code, message))
@@ -217,7 +219,7 @@ class _Reader:
         self.note(folder)
         if not may_be_there(folder):
             return found
-        seen: set[str] = set()  # folders may be links, and links may go in a circle
+        seen: set[str] = set()  # folders may be links, and links may be circular
         waiting, entries = [folder], 0
         while waiting:
             place = waiting.pop()
@@ -236,14 +238,14 @@ class _Reader:
                     found.append(path)
                 elif not os.path.exists(path):  # a link, perhaps to more policies
                     self.note(path)
-                    self.fault(path, UNREADABLE, "it leads nowhere")
+                    self.fault(path, UNREADABLE, "it is a broken link")
             if len(found) > MOST_FILES or entries >= MOST_ENTRIES:
                 self.fault(folder, UNREADABLE, f"it has more than {MOST_FILES} policies, or leads to many other files")
                 break
         return sorted(found)
 
     def _listed(self, folder: str, most: int) -> list[str]:
-        """List what is in a folder, up to so many; a fault if that cannot be: something there may forbid something."""
+        """List a folder, up to a limit; a failure is a fault, because something there may forbid something."""
         try:
             with os.scandir(folder) as entries:
                 return [entry.path for entry in itertools.islice(entries, max(most, 0))]
@@ -272,15 +274,15 @@ class _Reader:
         return rulebook.Rulebook(), builtins.Enabled()
 
     def _unknown(self, names: frozenset[str]) -> Iterator[Warned]:
-        """Name builtins that neither we have nor the folder: whoever enabled one believes that it holds."""
+        """Find builtins that neither we nor the folder have: somebody who enabled one relies on it."""
         files = self.files(self.root) if names else []
         there = {os.path.basename(file) for file in files if f"{os.sep}builtins{os.sep}" in file}
         for name in sorted(names):
             if f"{name}.rego" not in there:
-                yield ("builtins", name), f"there is no builtin `{name}`, so nothing holds by it{meant(name, TABLE)}"
+                yield ("builtins", name), f"there is no builtin `{name}`, so it has no effect{meant(name, TABLE)}"
 
     def scripts(self, origin: str) -> dict[str, Signal]:
-        """Find the scripts in the folder of signals; those of a copy run from where the originals lie."""
+        """Find the scripts in the folder of signals; those of a copy run from the originals' place."""
         folder = os.path.join(self.root, "signals")
         if self.note(folder) is None:
             return {}
@@ -303,7 +305,7 @@ class _Reader:
         return found
 
     def _digest(self, path: str) -> str:
-        """Return what stands for a script's content; what cannot be read or is too large is never accepted."""
+        """Return the digest of a script; one that is unreadable or too large is never accepted."""
         try:
             with open(path, "rb") as file:
                 content = file.read(LARGEST_FILE + 1)

@@ -1,9 +1,9 @@
-"""Which `.cupcake` folders decide about a folder, and where in our home the copies are that a person accepted of them.
+"""Which `.cupcake` folders decide about a folder, and where their accepted copies are in our home.
 
 Every `.cupcake` from a folder upwards decides, the nearest first: one that is nested can only be stricter. Folders are
 taken as they are written and as they really are, and so are their copies, so that a link in the place of a folder
-leaves no copy behind. The database knows of every copy, too: one that is gone from the disk is missed. So does, for
-the usual home, the folder for state outside of it: a home that was deleted is missed as well.
+leaves no copy behind. The database also lists every copy, so that a missing one is noticed. So does, for the default
+home, the state folder outside it, so that a deleted home is noticed as well.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ CURE: Final = "make that folder writable for yourself"
 
 
 class Place(NamedTuple):
-    """A `.cupcake`, which need not exist any more, and the folder of one copy of it."""
+    """A `.cupcake`, which may no longer exist, and the folder of one copy of it."""
 
     root: str
     copy: str = ""  # empty: no copies are kept
-    is_lost: bool = False  # there was a copy, and it is gone
+    is_lost: bool = False  # there was a copy, but it is gone
 
     @property
     def project(self) -> str:
@@ -49,18 +49,18 @@ def around(start: str, home: str = "") -> list[Place]:
 
 
 def of(root: str, home: str = "") -> list[Place]:
-    """Return one `.cupcake` with each copy of it: there are two where a link took the place of its folder."""
+    """Return one `.cupcake` with each copy of it: there are two if its folder was replaced by a link."""
     return _of(root, home, _known(home))
 
 
 def keys(project: str) -> list[str]:
-    """Return the names of a folder's copies: for its path as it is written, and as it really is."""
+    """Return the names of a folder's copies: for its path as written, and for its real path."""
     written = (os.path.realpath(project), os.path.abspath(project))
     return [hashlib.sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
 
 
 def note(home: str, project: str) -> None:
-    """Note in the database that there is a copy. Raises StoreError."""
+    """Record in the database that there is a copy. Raises StoreError."""
     store = Store(os.path.join(home, DATABASE))
     try:
         for key in keys(project):
@@ -78,7 +78,7 @@ def note(home: str, project: str) -> None:
 
 
 def forget(home: str, project: str) -> None:
-    """Forget that there was a copy. Raises StoreError."""
+    """Delete the record of a copy. Raises StoreError."""
     store = Store(os.path.join(home, DATABASE))
     try:
         for key in keys(project):
@@ -104,15 +104,15 @@ def _of(root: str, home: str, known: dict[str, str]) -> list[Place]:
 
 
 def _known(home: str) -> dict[str, str]:
-    """List all copies that there are or were: the folder of each, by its name."""
+    """List all copies that exist or existed: the folder of each, by its name."""
     if not home:
         return {}
     folder = os.path.join(home, ACCEPTED)
-    names = [name for name in (*_names(folder), *_names(_beside(home))) if "." not in name]  # others come or go
+    names = [name for name in (*_names(folder), *_names(_beside(home))) if "." not in name]  # others are temporary
     store = Store(os.path.join(home, DATABASE))
     try:
         names += [key for (key,) in store.rows("SELECT key FROM accepted")]
-    except StoreError:  # nobody can tell; what is on the disk still counts
+    except StoreError:  # it is unknown; what is on disk still counts
         pass
     finally:
         store.close()
@@ -120,7 +120,7 @@ def _known(home: str) -> dict[str, str]:
 
 
 def _beside(home: str) -> str:
-    """Return the folder outside of the usual home that knows of its copies, too; empty for another home."""
+    """Return the folder outside the default home that also lists its copies; empty for another home."""
     is_usual = os.path.realpath(home) == os.path.realpath(home_path(usual_path()))
     return os.path.join(os.path.abspath(os.path.expanduser(state_path())), ACCEPTED) if is_usual else ""
 

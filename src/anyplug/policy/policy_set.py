@@ -1,8 +1,8 @@
-"""A set of policies, compiled: which of them an event concerns, and what these find.
+"""A compiled set of policies: which of them an event concerns, and what these find.
 
-How findings are gathered is up to the set's own evaluate.rego. Nearly every one gathers what rules named after verbs
-give, wherever they are; then the rules are asked one by one, so that one which fails does not silence the others, and
-those that cannot hold are not asked. Any other evaluate.rego is evaluated as it is written, with everything.
+The set's own evaluate.rego gathers findings. Nearly every one gathers what rules named after verbs return, wherever
+they are; then the rules are evaluated one by one, so that a failing one does not silence the others, and those that
+cannot hold are skipped. Any other evaluate.rego is evaluated as written, with everything.
 """
 
 import re
@@ -26,22 +26,22 @@ from anyplug.rego.values.rego_errors import PARSE_ERROR
 
 SECONDS: Final = 2.0  # for one evaluation: a policy takes well under a millisecond
 STEPS: Final = 4_000_000  # for one evaluation
-MOST_PLANS: Final = 512  # tools that are remembered: their names come from outside
+MOST_PLANS: Final = 512  # cached tools: their names come from outside
 MISSING: Final = "policy_missing"
 MISPLACED: Final = "policy_package_error"
 OURS: Final = "cupcake.policies"
 THEIRS: Final = "cupcake.global.policies"
-INIT: Final = "`anyplug policy init` writes one, with --global for all projects"
-EVALUATE_FILE: Final = "builtin/evaluate.rego"  # ours, where there is none and none is needed
+INIT: Final = "create one with `anyplug policy init`, with --global for all projects"
+EVALUATE_FILE: Final = "builtin/evaluate.rego"  # ours, if there is none and none is needed
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked about one tool in one event."""
+    """What is evaluated for one tool in one event."""
 
     matched: tuple[Policy, ...]
     asked: tuple[Part, ...] = ()  # one for each reference
     prepared: Any = None  # Prepared
-    is_pure: bool = False  # what they answer depends on the input alone
+    is_pure: bool = False  # the result depends on the input alone
 
     @property
     def signals(self) -> list[str]:
@@ -50,14 +50,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where the rules of one reference stand, which may be in several files: they are told apart by their ids."""
+    """Where the rules of one reference are, perhaps in several files: told apart by their ids."""
 
     policy: str
     places: dict[str, tuple[str, int]]  # by rule id: file and row
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What policies gave."""
+    """The output of policies."""
 
     findings: tuple[Finding, ...] = ()
     context: tuple[str, ...] = ()
@@ -65,18 +65,18 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """How policies came to what they gave."""
+    """How policies came to their output."""
 
     fired: tuple[Location, ...] = ()  # where the bodies that held begin
     printed: tuple[str, ...] = ()  # by `print`
-    failures: tuple[str, ...] = ()  # of Rego's builtins: what called them is undefined
+    failures: tuple[str, ...] = ()  # of Rego's builtins: their callers are undefined
 
 
 NOTHING: Final = Found()
 
 
 class PolicySet:
-    """Policies that were accepted together."""
+    """Policies that were compiled together."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class PolicySet:
         self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
 
     def plan(self, event: str, tool: str) -> Plan:
-        """Return what is asked about a tool; kept, so that it is found out once."""
+        """Return what is evaluated for a tool; cached."""
         key = (event, tool)
         plan = self._plans.get(key)
         if plan is None:
@@ -184,14 +184,14 @@ class PolicySet:
                 findings.append(read_finding(part.verb, said, origin.policy, file, row))
 
     def _gathered(self, document: dict[str, Any]) -> Found:
-        """Let the set's own evaluate.rego gather."""
+        """Evaluate the set's own evaluate.rego."""
         try:
             value = self.compiled.eval(self._system, document, seconds=SECONDS, steps=STEPS)
         except EvalError as error:
             return Found(findings=(_failure(error),))
         if not isinstance(value, dict):
             said = "nothing" if value is None else type(value).__name__
-            return Found(findings=(_refusal(f"{self._system} gave {said} in place of a set of decisions"),))
+            return Found(findings=(_refusal(f"{self._system} returned {said} instead of a set of decisions"),))
         findings: list[Finding] = []
         context: list[str] = []
         warnings: list[str] = []
@@ -214,7 +214,7 @@ class PolicySet:
         return self._hidden.get(f"rule {rule}") or self._hidden.get(f"verb {verb}") or ("", "", 0)
 
     def trace(self, plan: Plan, document: dict[str, Any]) -> Trace:
-        """Return how it goes: for people who ask, since it compiles everything once more."""
+        """Return a trace, for explanations only, since it compiles everything once more."""
         refs = [part.ref for part in plan.asked] if plan.prepared is not None else [self._system]
         fired: dict[Location, None] = {}
         printed: list[str] = []
@@ -223,7 +223,7 @@ class PolicySet:
             try:
                 seen = self.compiled.explain(ref, document, seconds=SECONDS, steps=STEPS)
             except EvalError:
-                continue  # a finding says it
+                continue  # a finding reports it
             fired.update(dict.fromkeys(seen.fired))
             printed += seen.printed
             failures.update(dict.fromkeys(f"{one.where.file}:{one.where.row}: {one.message}" for one in seen.failures))
@@ -234,7 +234,7 @@ class PolicySet:
         return self._reads is None or key in self._reads
 
     def _read_of(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return what policies can read of an input: the rest would only be converted."""
+        """Return the part of an input that policies can read: the rest need not be converted."""
         reads = self._reads
         return document if reads is None else {key: document[key] for key in reads if key in document}
 
@@ -273,7 +273,7 @@ def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]
 
 
 def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, Origin]:
-    """Return where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
+    """Return where the rules of each reference are: a rule with an id, else where it has the id from."""
     found: dict[str, Origin] = {}
     count = Counter(part.ref for policy in policies for part in policy.parts)
     for policy in policies:
@@ -283,14 +283,14 @@ def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str
                 origin.places.setdefault(rule, (part.file, part.row))
     for policy in policies:
         for part in policy.parts:
-            if count[part.ref] > 1 and not part.rule_ids:  # which of them it was is not known
+            if count[part.ref] > 1 and not part.rule_ids:  # it is unknown which of them it was
                 for rule, row in rule_rows(modules[policy.file]).items():
                     found[part.ref].places.setdefault(rule, (part.file, row))
     return found
 
 
 def _hidden(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, tuple[str, str, int]]:
-    """Return where decisions stand that are no members of a verb's set: by their rule's id, else by the verb."""
+    """Return where decisions are that are not members of a verb's set: by their rule's id, else by the verb."""
     found: dict[str, tuple[str, str, int]] = {}
     for policy in policies:
         module = modules[policy.file]
@@ -303,13 +303,13 @@ def _hidden(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str,
 
 
 def _renamed(text: str) -> str:
-    """Move a global policy to where global ones live."""
+    """Move a global policy to the package of global ones."""
     return re.sub(r"\bcupcake\.policies\b", THEIRS, text)
 
 
 def _astray(module: Module) -> str:
     name = ".".join(module.package)
-    return f"its package is {name}, and must lie below {OURS}, or else nobody asks it"
+    return f"its package is {name}, but must be below {OURS}, or it is never evaluated"
 
 
 def _members(value: Any) -> list[Any]:
@@ -317,7 +317,7 @@ def _members(value: Any) -> list[Any]:
         return value
     if isinstance(value, dict):
         return list(value.values())
-    return [value]  # true, or a text: somebody wrote `deny if …`, and meant it
+    return [value]  # true, or a string: the author wrote `deny if …`, and meant it
 
 
 def _short(package: str) -> str:

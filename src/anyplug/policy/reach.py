@@ -1,7 +1,7 @@
-"""Which events the rules of a policy can hold for, as far as their bodies say so in plain words.
+"""Which events the rules of a policy can hold for, as far as their bodies show it in simple conditions.
 
-Once one policy is routed to an event, all of them are evaluated, as in the original. A rule whose body demands
-another tool or event holds in none of these evaluations, so leaving it out changes nothing but the time.
+Once one policy is routed to an event, all of them are evaluated, as in the original. A rule whose body requires another
+tool or event holds in none of these evaluations, so skipping it only saves time.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ ANY: Final = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of one verb: where it stands, and what it demands of an event; None demands nothing."""
+    """One rule of one verb: its position, and what it requires of an event; None requires nothing."""
 
     ref: str  # data.cupcake.policies.….deny
     verb: str
@@ -70,13 +70,13 @@ def parts(module: Module) -> list[Part]:
 
 
 def verb_of(rule: Rule) -> str:
-    """Return the verb that a rule's name begins with, as that of `deny[reason]` does; empty if it is none."""
+    """Return the verb that a rule's name begins with, as in `deny[reason]`; empty if there is none."""
     name = text_of(rule.path[0]) if rule.path and rule.args is None else ""
     return name if name in VERBS else ""
 
 
 def rule_rows(module: Module) -> dict[str, int]:
-    """Return where each rule id of a module first stands, in whichever rule."""
+    """Return the first position of each rule id of a module, in any rule."""
     found: dict[str, int] = {}
     for rule in module.rules:
         for name in _rule_ids(rule):
@@ -85,7 +85,7 @@ def rule_rows(module: Module) -> dict[str, int]:
 
 
 def is_plain(module: Module) -> bool:
-    """Whether everything that decides is a rule named after a verb, so that nobody has to search values for them."""
+    """Return whether everything that decides is a rule named after a verb, so that values need not be searched."""
     for rule in module.rules:
         if rule.args is None and not all(isinstance(part, Scalar) for part in rule.path):
             return False
@@ -96,7 +96,7 @@ def is_plain(module: Module) -> bool:
 
 
 def read_keys(module: Module) -> frozenset[str] | None:
-    """Name the keys of the input that a module can read; None if it may read any."""
+    """Return the keys of the input that a module can read; None if it may read any."""
     found = {str(each.path[1]) for each in module.imports if each.path[0] == "input" and len(each.path) > 1}
     if any(each.path == ("input",) for each in module.imports):
         return None
@@ -152,7 +152,7 @@ def _demands(rule: Rule) -> tuple[frozenset[str] | None, frozenset[str] | None]:
 
 
 def _demand(expr: Expr, named: dict[str, frozenset[str]]) -> tuple[str, frozenset[str]] | None:
-    """Read `input.tool_name == "X"` and its like; None for anything else."""
+    """Parse `input.tool_name == "X"` and the like; None for anything else."""
     if expr.withs:
         return None
     if isinstance(expr, Unify) and not expr.assign:
@@ -192,5 +192,5 @@ def _texts(term: Term) -> frozenset[str] | None:
 
 
 def text_of(term: Term) -> str:
-    """Return the text that a term is; empty if it is none."""
+    """Return the string that a term is; empty if it is not one."""
     return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""

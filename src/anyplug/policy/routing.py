@@ -25,7 +25,7 @@ SYSTEM: Final = (("cupcake", "system"), ("cupcake", "global", "system"), ("cupca
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy asks for."""
+    """What a policy subscribes to."""
 
     events: frozenset[str]
     tools: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """One policy: a file with a package, a route, and rules that decide."""
 
-    name: str  # the package, as it is written
+    name: str  # the package, as written
     file: str
     title: str = ""
     severity: str = ""
@@ -62,24 +62,24 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def can_refuse(self) -> bool:
-        """Whether it does more than give context."""
+        """Whether it does more than add context."""
         return any(part.verb != "add_context" for part in self.parts)
 
 
 def is_system(package: tuple[str, ...]) -> bool:
-    """Return whether a package is no policy, but what policies and the gate share."""
+    """Return whether a package is not a policy, but shared by policies and the gate."""
     return any(package[: len(start)] == start for start in SYSTEM)
 
 
 def read(module: Module) -> tuple[dict[str, Any], Route | Fault]:
-    """Read what a module's first METADATA block says of it, and its route, or what is wrong with that."""
+    """Read a module's first METADATA block, and its route or the fault in it."""
     notes: dict[str, Any] = module.annotations[0].content if module.annotations else {}
     at = module.annotations[0].at if module.annotations else module.at
     custom = notes.get("custom")
     routing = custom.get("routing") if isinstance(custom, dict) else None
     if not isinstance(routing, dict):
         what = "no METADATA" if not module.annotations else "METADATA without custom.routing"
-        return notes, _fault(at, f"a policy must say which events it is for: this one has {what}")
+        return notes, _fault(at, f"a policy must declare its events: this one has {what}")
     lists: dict[str, list[str]] = {}
     for key in LISTS:
         value = routing.get(key) or []
@@ -87,7 +87,7 @@ def read(module: Module) -> tuple[dict[str, Any], Route | Fault]:
             return notes, _fault(at, f"{key} must be a list of names")
         lists[key] = value
     if not lists["required_events"]:
-        return notes, _fault(at, "required_events names no event, so the policy would never be asked")
+        return notes, _fault(at, "required_events is empty, so the policy would never be evaluated")
     tools = [tool for tool in lists["required_tools"] if "*" not in tool]
     patterns = [tool for tool in lists["required_tools"] if "*" in tool]
     return notes, Route(
@@ -99,7 +99,7 @@ def read(module: Module) -> tuple[dict[str, Any], Route | Fault]:
 
 
 def unknown_events(route: Route) -> list[str]:
-    """Name the events of a route that no agent sends."""
+    """Return the events of a route that no agent sends."""
     return sorted(route.events - ALL_EVENTS)
 
 

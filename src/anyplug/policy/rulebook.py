@@ -1,4 +1,4 @@
-"""rulebook.yml: signals, and the builtins that are switched on.
+"""rulebook.yml: signals, and the enabled builtins.
 
 signals:
   branch: {command: "git branch --show-current", timeout_seconds: 2}
@@ -15,11 +15,11 @@ import msgspec
 
 from anyplug.rego import yaml
 
-SIGNAL_TIMEOUT_S: Final = 5.0  # if it does not say
+SIGNAL_TIMEOUT_S: Final = 5.0  # default
 LONGEST_SIGNAL_S: Final = 60.0  # nobody waits longer for a tool to begin
 KNOWN: Final = frozenset({"signals", "builtins", "watchdog", "telemetry", "trust", "actions"})
-ALIKE: Final = 0.6  # from there on two names are taken for one and its misspelling; 1 is the same
-QUOTE: Final = "[\"']?"  # keys may stand in quotes
+ALIKE: Final = 0.6  # similarity from which on one name is a typo of the other; 1 is the same
+QUOTE: Final = "[\"']?"  # keys may be in quotes
 OF_SIGNALS: Final = frozenset({"command", "timeout_seconds"})
 
 Warned = tuple[tuple[str, ...], str]  # the keys that lead to it, and what has no effect there
@@ -35,21 +35,21 @@ class Signal(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, str, float]:
-        """What makes it the command that a person was shown; a script is its content, wherever it lies."""
+        """What makes it the command that a person was shown; for a script its content, wherever it is."""
         return self.name, self.digest or self.command, self.timeout_s
 
 
 class Rulebook(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rulebook says."""
+    """The contents of a rulebook."""
 
     signals: dict[str, Signal] = {}
-    builtins: dict[str, dict[str, Any]] = {}  # those that are enabled, by name, with their keys
+    builtins: dict[str, dict[str, Any]] = {}  # enabled ones, by name, with their keys
     watchdog: bool = False
     warnings: tuple[Warned, ...] = ()
 
 
 class BadRulebook(ValueError):
-    """A rulebook cannot be used; the text says why, the row or the keys say where."""
+    """A rulebook is invalid; the text tells why, the row or the keys where."""
 
     def __init__(self, message: str, *keys: str, row: int = 0) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class BadRulebook(ValueError):
 
 
 def row_of(text: str, keys: Iterable[str]) -> int:
-    """Find the row in which keys stand, each below the one before; as far as they are written plainly."""
+    """Find the row of nested keys, as far as they are written plainly."""
     at = 0
     for key in keys:
         found = re.compile(rf"(?m)(?:^|[\s{{,]){QUOTE}{re.escape(key)}{QUOTE}\s*:").search(text, at)
@@ -69,8 +69,8 @@ def row_of(text: str, keys: Iterable[str]) -> int:
 
 
 def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
-    """Return the known name that somebody probably meant, as the end of a sentence."""
-    import difflib  # only for those who mistyped
+    """Return a suggestion of the known name that was probably meant, as the end of a sentence."""
+    import difflib  # only needed after a typo
 
     close = difflib.get_close_matches(name, list(known), 1, alike)
     return f"; did you mean `{close[0]}`?" if close else ""
@@ -87,15 +87,15 @@ def read(text: str) -> Rulebook:
     if not isinstance(content, dict):
         raise BadRulebook("it must be a mapping")
     warnings: list[Warned] = [
-        ((str(key),), f"`{key}` means nothing here{meant(str(key), KNOWN)}") for key in content if key not in KNOWN
+        ((str(key),), f"`{key}` is unknown here{meant(str(key), KNOWN)}") for key in content if key not in KNOWN
     ]
     watchdog = content.get("watchdog")
     watched = bool(watchdog.get("enabled", True)) if isinstance(watchdog, dict) else bool(watchdog)
     if content.get("actions"):
-        warnings.append((("actions",), "`actions` are not run here: no command follows a decision"))
+        warnings.append((("actions",), "`actions` do not run here: no command follows a decision"))
     telemetry = content.get("telemetry")
     if isinstance(telemetry, dict) and telemetry.get("enabled"):
-        said = "`telemetry` is not written: the audit and `anyplug policy explain` say what happened"
+        said = "`telemetry` is not written: see the audit and `anyplug policy explain`"
         warnings.append((("telemetry",), said))
     return Rulebook(
         signals={
@@ -127,7 +127,7 @@ def _signal(name: str, value: Any, warnings: list[Warned]) -> Signal:
         raise BadRulebook(f"the signal `{name}` must have a command", "signals", name)
     for key in value:
         if key not in OF_SIGNALS:
-            said = f"`{key}` of the signal `{name}` means nothing{meant(str(key), OF_SIGNALS)}"
+            said = f"`{key}` of the signal `{name}` is unknown{meant(str(key), OF_SIGNALS)}"
             warnings.append((("signals", name, str(key)), said))
     seconds = value.get("timeout_seconds", int(SIGNAL_TIMEOUT_S))
     if (
@@ -146,7 +146,7 @@ def _builtin(name: str, value: Any, warnings: list[Warned]) -> dict[str, Any] | 
     if not isinstance(value, dict):
         raise BadRulebook(f"the builtin `{name}` must be a mapping", "builtins", name)
     if "enabled" not in value:
-        warnings.append((("builtins", name), f"the builtin `{name}` is off: it does not say `enabled: true`"))
+        warnings.append((("builtins", name), f"the builtin `{name}` is off: it has no `enabled: true`"))
     enabled = value.get("enabled", False)
     if not isinstance(enabled, bool):
         raise BadRulebook(f"`enabled` of the builtin `{name}` must be true or false", "builtins", name, "enabled")
@@ -154,7 +154,7 @@ def _builtin(name: str, value: Any, warnings: list[Warned]) -> dict[str, Any] | 
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as plain JSON types."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):

@@ -1,12 +1,12 @@
-"""The rule that is always on: an agent does not change the policies that bind it, what asks them, nor our store.
+"""The rule that is always on: an agent must not change the policies that bind it, what asks them, or our database.
 
-Tools that write are seen by where their files really are; shell commands by the paths and words in them, as far as
-these can be read (see `shell`, `shell_values`). What is not fully known of a word is a pattern (see `word_patterns`): a
-command that may write is refused if it may stand for something protected and some literal part of it says so. A
-command that only reads is let through.
-Where a command cannot be read with certainty, or runs a text in another language, it is refused if it mentions what is
-protected at all. What else a program does that a command starts is not seen here. For that there are the accepted
-copies of policies (`accepted`), the folders' permissions and the sandbox of plugins.
+For tools that write, the real paths of their files are checked; for shell commands, the paths and words in them, as far
+as these can be read (see `shell`, `shell.word_values`). A word that is not fully known is a pattern (see
+`shell.word_patterns`): a command that may write is refused if the pattern may match something protected and some
+literal part of it says so. A command that only reads is allowed. If a command cannot be parsed with certainty, or runs
+a text in another language, it is refused if it mentions anything protected at all. What a program does beyond its
+command line is not seen here. For that there are the accepted copies of policies (`accepted_copies`), the folders'
+permissions and the sandbox of plugins.
 """
 
 import fnmatch
@@ -48,7 +48,7 @@ READERS: Final = frozenset(
         "which", "[",
     }
 )  # fmt: skip
-READING_GIT: Final = frozenset(  # and those that leave the files in the folder as they are
+READING_GIT: Final = frozenset(  # and those that do not change the files in the folder
     {"status", "diff", "log", "show", "blame", "grep", "ls-files", "branch", "add", "commit", "push", "fetch", "tag"}
 )
 READING_OURS: Final = frozenset(
@@ -57,7 +57,7 @@ READING_OURS: Final = frozenset(
     }
 )  # fmt: skip
 READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "replay"})
-CHANGING_OURS: Final = frozenset(  # the others, by which our program is known behind words that say nothing
+CHANGING_OURS: Final = frozenset(  # the others, by which our program is recognised behind unknown words
     {
         "call", "chain", "run", "mcp", "serve", "stop", "approve", "deny", "revoke", "grant", "ungrant", "learn",
         "enable", "disable", "install", "update", "remove", "rm", "uninstall", "leftovers", "reload", "config",
@@ -77,12 +77,12 @@ RUNNERS: Final = frozenset(  # run what their arguments name
     }
 )  # fmt: skip
 MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
-LISTING: Final = frozenset({"find", "fd", "ls"})  # what they name, `xargs` can remove
+LISTING: Final = frozenset({"find", "fd", "ls"})  # what they list, `xargs` can remove
 UNKNOWN: Final = syntax.UNKNOWN  # also stands for the value of a variable that the line does not set
 USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego", "settings.toml")
-MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` looks for
-FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which our program is recognised
-CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
+MOST_FILES: Final = 2_000  # of policies whose names are compared with what `find` searches
+FEWEST_KNOWN: Final = 3  # characters next to an unknown value by which our program is recognised
+CHANGING: Final = {  # prefixes of options by which a reading command writes a file or starts a program
     "diff": ("--output",),
     "file": ("--compile",),
     "find": ("-delete", "-exec", "-ok", "-fls", "-fprint"),
@@ -97,21 +97,21 @@ TRUSTING: Final = frozenset({"trust", "init"})
 KILLING: Final = frozenset({"kill", "pkill", "killall", "skill"})
 RENAMING: Final = frozenset({"alias", "hash", "ln", "cp", "install", "mv", "link", "function"})
 SEARCHING: Final = frozenset({"grep", "rg", "ag", "egrep", "fgrep"})
-INTERPRETERS: Final = frozenset(  # run texts in languages of their own, in which commands can be started
+INTERPRETERS: Final = frozenset(  # run texts in other languages, which can start commands
     {
         "awk", "gawk", "mawk", "nawk", "perl", "node", "nodejs", "bun", "deno", "ruby", "php", "lua", "luajit", "tclsh",
         "make", "gmake", "ed", "ex", "vi", "vim", "nvim", "emacs", "gdb", "Rscript", "osascript", "pwsh", "just",
     }
 )  # fmt: skip
-SHORTEST_LONG: Final = 3  # characters of `--o`, which is taken for `--output` where nothing else begins so
-OWN_FOLDER: Final = "cupcake"  # of the person's policies for all projects
-FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and hand to each other
+SHORTEST_LONG: Final = 3  # characters of `--o`, which means `--output` if it is unambiguous
+OWN_FOLDER: Final = "cupcake"  # of the user's policies for all projects
+FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and pass to each other
 COMMAND_TEXTS: Final = ("argv", "input", "stdin", "code", "run", "exec", "shell", "line", "commands")  # keys
-CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not read
+CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not parsed
 PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
 CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
 MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
-# What lets Claude Code and OpenCode ask us: who changes it is not asked any more.
+# What makes Claude Code and OpenCode ask us: an agent that changes it is no longer asked about.
 _GATE: Final = re.compile(
     r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
     r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])"
@@ -143,7 +143,7 @@ _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
-    """Return in what an event would change what is protected; None if it would not."""
+    """Return how an event would change something protected; None if it would not."""
     if event.name != "PreToolUse" or event.tool in READING_TOOLS:
         return None
     for part in event.parts:
@@ -166,7 +166,7 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
 
 
 def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
-    """Name what of the protected an event would change."""
+    """Yield what protected things an event would change."""
     document = event.document
     environment = environment_places(document["cwd"])
     held = [*protected, *_gates(document["cwd"], protected), *environment]
@@ -191,7 +191,7 @@ def _touched(event: Event, protected: Sequence[str]) -> Iterator[str]:
 
 
 def _folders(event: Event) -> list[str]:
-    """Return the folders that a command may run in: that of the event, and each that an argument may say."""
+    """Return the folders that a command may run in: the event's, and each that an argument may name."""
     cwd = event.document["cwd"]
     keys = FOLDER_KEYS if event.tool == "Bash" else (*FOLDER_KEYS, "path")
     given: Any = event.given_input
@@ -201,13 +201,13 @@ def _folders(event: Event) -> list[str]:
 
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
-    """List the files there are by which agents ask us, and our own program: not to be removed with their folders."""
+    """List our own program and the files through which agents ask us: not to be removed with their folders."""
     found = [os.path.realpath(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
     return [*found, *program_places()]
 
 
 def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
-    """List where the files by which agents ask us are, or would be."""
+    """List where the files through which agents ask us are, or would be."""
     folders = {cwd, *(os.path.dirname(folder) for folder in protected if os.path.basename(folder) == FOLDER)}
     user = os.path.expanduser("~")
     places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
@@ -215,7 +215,7 @@ def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
 
 
 def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
-    """Name what of the protected a text mentions."""
+    """Yield the protected things that a text mentions."""
     text = syntax.plain(line)
     yield from (name for name in (FOLDER, GATE, *OURS) if name in text)
     yield from (found[0] for found in [_GATE.search(text)] if found)
@@ -223,12 +223,12 @@ def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
 
 
 def _is_written(path: str, protected: Sequence[str], environment: Sequence[str]) -> bool:
-    """Return whether a tool that writes to a path changes what is protected."""
+    """Return whether a tool that writes to a path changes something protected."""
     return _is_protected(path, protected) or _is_program(path, environment)
 
 
 def _is_program(path: str, environment: Sequence[str]) -> bool:
-    """Return whether a path is our own program, or lies in it or its environment: the one that runs, or another one."""
+    """Return whether a path is our own program, or inside it or its environment: the running one, or another."""
     return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in (*program_places(), *environment))
 
 
@@ -241,7 +241,7 @@ def _is_protected(path: str, protected: Sequence[str]) -> bool:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return whether a path, which may have globs in it, can lie in a folder and is not free there."""
+    """Return whether a path, which may contain globs, can be in a folder and is not free there."""
     if is_within(path, folder):
         return not _is_free(path, folder)
     if not any(char in path for char in syntax.GLOBS):
@@ -256,7 +256,7 @@ def _is_free(path: str, folder: str) -> bool:
 
 
 def _paths(document: dict[str, Any]) -> Iterator[str]:
-    """Yield all that a tool is told and that could be a path, where it really is."""
+    """Yield the real paths of all arguments that could be a path."""
     cwd = document["cwd"]
     if "resolved_file_path" in document:
         yield document["resolved_file_path"]
@@ -281,7 +281,7 @@ def _places(text: str, cwd: str) -> Iterator[str]:
 
 
 def _commands_in(event: Event) -> Iterator[str]:
-    """Return all that a tool may be told to run, as deep as it is: also a program with its arguments apart."""
+    """Yield everything that a tool may be told to run, at any depth: also a program with separate arguments."""
     if _RUNNING_TOOL.search(event.tool):
         yield from (text for _, text in _texts(event.given_input) if any(char in text for char in syntax.BLANKS))
     waiting: list[Any] = [event.given_input]
@@ -305,7 +305,7 @@ def _commands_in(event: Event) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[tuple[str, str]]:
-    """Return every text and every key in what a tool is told, with the key that it stands under."""
+    """Yield every string and every key in the arguments, with the key that contains it."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         key, value = waiting.pop()
@@ -320,7 +320,7 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
 
 
 class CommandLine:
-    """A command line, read as far as it says what it changes."""
+    """A command line, parsed as far as it shows what it changes."""
 
     def __init__(
         self,
@@ -335,12 +335,12 @@ class CommandLine:
     ) -> None:
         self._line = line
         self._protected = protected
-        self._held = held or protected  # with what is only not to be removed
+        self._held = held or protected  # including what must only not be removed
         self._folder = folder
         self._environment = environment  # that our program runs from, if it is its own
         self._places = list(dict.fromkeys((*self._held, *_gate_places(folder, protected))))
-        self._is_inner = is_inner  # its texts are read by the line that it stands in
-        self._has_dots = "dotglob" in line  # then * stands for names with a dot before them, too
+        self._is_inner = is_inner  # its texts are parsed by the line that contains it
+        self._has_dots = "dotglob" in line  # then * also matches names with a leading dot
         reading = command_steps.read(line, starts or [folder], self._is_near)
         self._steps = reading.steps
         self._is_sure = reading.is_sure
@@ -349,7 +349,7 @@ class CommandLine:
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
     def _is_feeding(self) -> bool:
-        """Return whether a command that writes is told by another which files."""
+        """Return whether a command that writes gets its files from another command."""
         is_writing = any(may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self._steps)
         has_output = any(step.has_output for step in self._steps)
         return any(
@@ -360,7 +360,7 @@ class CommandLine:
         )
 
     def changes(self) -> Iterator[str]:
-        """Name what of the protected the line changes."""
+        """Yield the protected things that the line changes."""
         if not self._is_sure:
             yield from _unread(self._line, self._protected)
         yield from self._runs_ours()
@@ -396,11 +396,11 @@ class CommandLine:
             yield touched
 
     def _is_near(self, folder: str) -> bool:
-        """Return whether a folder lies above something protected, or in it."""
+        """Return whether a folder is above something protected, or in it."""
         return any(is_within(place, folder) or is_within(folder, place) for place in self._places)
 
     def _named_from(self, step: Step) -> Iterator[str]:
-        """Name what a command that writes is told by a name that only its folder makes a protected path."""
+        """Yield the arguments of a writing command that are protected only relative to its folder."""
         for word in step.words[1:]:
             if len(word) > LONGEST_PATH or word.startswith("-"):
                 continue
@@ -420,7 +420,7 @@ class CommandLine:
                     yield place
 
     def _repacked(self, step: Step) -> Iterator[destinations.Put]:
-        """Return what a `tar` puts where that another one of the line may pack for it."""
+        """Yield what a `tar` extracts where, if another one of the line may pack it."""
         if step.program not in unpacking.UNPACKERS:
             return
         others = (one for one in self._steps if one.program in unpacking.UNPACKERS and one.words != step.words)
@@ -449,18 +449,18 @@ class CommandLine:
         return any(self._has_inside(put.source, place, each) for each in below)
 
     def _has_inside(self, source: str, place: str, protected: str) -> bool:
-        """Whether a folder has something that gets a protected path at its place; of an unknown one, whether it may."""
+        """Return whether a folder has something that gets a protected path at its place; if unknown, whether it may."""
         inner = os.path.join(source, os.path.relpath(protected, place))
         if source and os.path.lexists(source):
             return os.path.lexists(inner)
         told = (path for step in self._steps for path in (*step.paths, *step.writes))
         if source and any(is_within(path, inner) or (path != source and is_within(inner, path)) for path in told):
-            return True  # made by the same line
+            return True  # created by the same line
         is_of_project = word_patterns.is_of_project(protected)
         return os.path.basename(place) == ".claude" or (not is_of_project and is_within(place, os.path.expanduser("~")))
 
     def _is_replaced(self, path: str) -> bool:
-        """Whether a file that an archive or a patch writes is protected: here, not in a project that lies elsewhere."""
+        """Return whether a file that an archive or a patch writes is protected: here, not in a project elsewhere."""
         real = resolved(path, self._folder)
         if any(is_within(real, place) and not _is_free(real, place) for place in self._places):
             return True
@@ -468,7 +468,7 @@ class CommandLine:
         return any(is_within(real, project) for project in projects) and _is_protected(real, self._protected)
 
     def _runs_ours(self) -> Iterator[str]:  # noqa: C901 - one branch for each way
-        """Name the commands that run our program, or may, to change something."""
+        """Yield the commands that run our program, or may, to change something."""
         text = syntax.plain(self._line)
         is_mentioned = any(name in text for name in OURS) or any(
             name in word.casefold() for step in self._steps for word in step.words for name in OURS
@@ -499,7 +499,7 @@ class CommandLine:
             yield "anyplug"
 
     def _uninstalls(self, step: Step) -> bool:
-        """Return whether a command takes our package, or what it needs, out of our environment, or builds that anew."""
+        """Return whether a command removes our package or its dependencies from our environment, or rebuilds that."""
         words = step.words
         text = " ".join(words)
         places = self._environment
@@ -529,7 +529,7 @@ class CommandLine:
             yield from (word for word in step.words if _names(word, self._protected))
 
     def _removed(self, step: Step) -> Iterator[str]:
-        """Yield the places that a command removes or changes with all that is in them."""
+        """Yield the places that a command removes or changes with their content."""
         if step.removes:
             yield from step.removed()
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
@@ -542,7 +542,7 @@ class CommandLine:
             yield from step.targets()
 
     def _listed_by_git(self, step: Step) -> list[str]:
-        """Return the folder whose files `git ls-files` tells to a command that changes them."""
+        """Return the folder whose files `git ls-files` passes to a command that changes them."""
         command, rest = _git(step.words)
         named = [word.rpartition("/")[2] for word in rest if not word.startswith("-")]
         if command != "ls-files" or not self._is_fed:
@@ -551,12 +551,12 @@ class CommandLine:
             names = _names_in(self._protected)
             is_meant = any(_is_named(name, pattern, "-name") for pattern in named for name in names)
         else:
-            short = any(word.startswith("-") for word in rest)  # only those that are new, changed …
+            short = any(word.startswith("-") for word in rest)  # only new or changed ones …
             is_meant = not short and any(one.removes for one in self._steps)
         return [step.folder] if is_meant else []
 
     def _looks_elsewhere(self, step: Step, start: str) -> bool:
-        """Return whether `find` looks for names that nothing protected below a folder has."""
+        """Return whether `find` searches names that nothing protected below a folder has."""
         words = step.words
         if {"-o", "-or", ","} & set(words):
             return False
@@ -574,7 +574,7 @@ class CommandLine:
         return any(not any(_is_named(name, pattern, word) for name in names) for word, pattern in asked)
 
     def _may_hold(self, step: Step, given: str, path: str) -> bool:
-        """Whether a word that is not fully known may stand for something protected, and something in it says so."""
+        """Return whether a partly unknown word may match something protected, and something in it says so."""
         key = (given, path, step.removes)
         if key not in self._seen:
             has_moved = step.folder != self._folder
@@ -588,7 +588,7 @@ class CommandLine:
         return self._seen[key]
 
     def _holds(self, path: str) -> bool:
-        """Return whether a path, which may have globs in it, can be a protected folder or one that it lies in."""
+        """Return whether a path, which may contain globs, can be a protected folder or a parent of one."""
         return any(_reaches(path, folder, has_dots=self._has_dots) for folder in self._held)
 
     def _only_reads(self, step: Step) -> bool:
@@ -597,7 +597,7 @@ class CommandLine:
             return False
         if (rest := _ours(step)) is not None:
             return _only_looks(rest)
-        if name == "sed":  # its scripts can write and run things: only those that print lines are surely none of these
+        if name == "sed":  # its scripts can write and run things: only those that print lines certainly do not
             return words[1:2] == ["-n"] and any(_PRINTING.fullmatch(word) for word in words[2:3])
         if name == "git" and _removed_by_git(step, self._held) == [] and _git(words)[0] in {"clean", "stash"}:
             return True
@@ -611,7 +611,7 @@ class CommandLine:
 
 
 def _written_by_sed(step: Step) -> Iterator[str]:
-    """Return the files that a script of `sed` may write: what follows a `w`, to the end of the line."""
+    """Yield the files that a `sed` script may write: what follows a `w`, to the end of the line."""
     for word in step.words[1:]:
         for found in itertools.islice(_SED_WRITING.finditer(word), MOST_READ):
             yield step.where(word[found.end() :].partition("\n")[0].strip())
@@ -637,7 +637,7 @@ def _names(word: str, protected: Sequence[str]) -> bool:
 
 
 def _may_be_folder(part: str) -> bool:
-    """Return whether a part of a path can stand for the folder of policies."""
+    """Return whether a part of a path can match the folder of policies."""
     if word_patterns.is_unknown(part):
         return word_patterns.is_told(part, FOLDER)
     if "{" in part and "," in part:
@@ -647,7 +647,7 @@ def _may_be_folder(part: str) -> bool:
 
 
 def _reaches(path: str, folder: str, *, has_dots: bool) -> bool:
-    if word_patterns.is_unknown(path):  # `_may_hold` is for these
+    if word_patterns.is_unknown(path):  # `_may_hold` handles these
         return False
     parts, real = path.rstrip(os.sep).split(os.sep), folder.split(os.sep)
     return len(parts) <= len(real) and all(
@@ -664,7 +664,7 @@ def _fits(part: str, name: str, *, has_dots: bool = False) -> bool:
 
 
 def _names_in(protected: Sequence[str]) -> list[str]:
-    """List the names of what is protected, with those of what lies in it."""
+    """List the names of what is protected, and of its content."""
     found = list(USUAL_NAMES)
     for folder in protected:
         found.append(os.path.basename(folder))
@@ -686,7 +686,7 @@ def _is_named(name: str, pattern: str, option: str) -> bool:
 def _started(step: Step) -> list[str]:
     """Return the places at which `find` or `ls` begins."""
     words: list[str] = []
-    if step.name == "fd" or step.name in SEARCHING:  # a pattern comes first; hidden folders are left out by some
+    if step.name == "fd" or step.name in SEARCHING:  # a pattern comes first; some skip hidden folders
         if step.name in {"fd", "rg", "ag"} and not _HIDDEN.search(" ".join(step.words)):
             return []
         ends = next((at for at, word in enumerate(step.words) if word in {"-x", "-X", "--exec", "--exec-batch"}), None)
@@ -701,7 +701,7 @@ def _started(step: Step) -> list[str]:
 
 
 def _find_changes(step: Step) -> bool:
-    """Return whether `find` deletes what it finds, or hands it to a program that may."""
+    """Return whether `find` deletes what it finds, or passes it to a program that may."""
     words = step.words
     if step.name not in {"find", "fd"}:
         return False
@@ -722,7 +722,7 @@ def _feeds_reader(step: Step) -> bool:
 
 
 def _git(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Give git's command and what follows it."""
+    """Return git's command and what follows it."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
@@ -730,7 +730,7 @@ def _git(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
-    """Return the places whose files a git command removes, or puts others in the place of."""
+    """Return the places whose files a git command removes or replaces."""
     command, rest = _git(step.words)
     named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
     short = "".join(word[1:] for word in rest if word.startswith("-") and not word.startswith("--"))
@@ -765,7 +765,7 @@ def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
 
 
 def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
-    """Yield what of the protected a pathspec of git stands for: its globs go through folders and hidden names."""
+    """Yield the protected things that a pathspec of git matches: its globs include folders and hidden names."""
     magic = _MAGIC.match(pathspec)
     pattern = pathspec[magic.end() :] if magic else pathspec
     if magic and set(magic[0]) & set("!^") | {word for word in ("exclude", "attr") if word in magic[0]}:
@@ -782,7 +782,7 @@ def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
 
 
 def _changes(name: str, word: str) -> bool:
-    """Return whether a word lets a command write or run something although by its name it only reads."""
+    """Return whether a word makes a command write or run something although by its name it only reads."""
     option = word.partition("=")[0]
     is_long = option.startswith("--")
     for known in CHANGING.get(name, ()):
@@ -793,7 +793,7 @@ def _changes(name: str, word: str) -> bool:
 
 
 def _ours(step: Step) -> list[str] | None:
-    """Return what our own program is told, if a command runs it, whatever stands before it; else None."""
+    """Return the arguments of our own program if a command runs it, whatever precedes it; else None."""
     words, start, first = step.words, step.start, step.program
     if _PYTHON.fullmatch(first) and any("anyplug" in word and " " in word for word in words):
         return ["python"]  # a script that imports us
@@ -812,12 +812,12 @@ def _ours(step: Step) -> list[str] | None:
             return rest
         runs = any(word.rpartition("/")[2] in RUNNERS | syntax.SHELLS for word in words[start:at])
         if runs or next(iter(rest), "") in CHANGING_OURS:
-            return rest or ["-"]  # what is read from elsewhere, as `xargs` does, is not known
+            return rest or ["-"]  # what is read from elsewhere, as by `xargs`, is unknown
     return None
 
 
 def _is_our_name(word: str) -> bool:
-    """Return whether a word is our program, or can be: with globs, or with parts that are not known."""
+    """Return whether a word is our program, or can be: with globs, or with unknown parts."""
     name = word.rpartition("/")[2].casefold().removesuffix(".exe")
     if name in OURS:
         return True
@@ -829,19 +829,19 @@ def _is_our_name(word: str) -> bool:
 
 
 def _is_changing(words: Sequence[str]) -> bool:
-    """Return whether words behind a program that is not known would let ours change something."""
+    """Return whether words after an unknown program would make ours change something."""
     first = next((word for word in words if not word.startswith("-")), "")
     return first in CHANGING_OURS
 
 
 def _is_trusting(words: Sequence[str]) -> bool:
-    """Return whether words would let our program accept policies, in whatever way they are cut."""
+    """Return whether words would make our program accept policies, however they are split."""
     parts = " ".join(words).casefold().split()
     return "policy" in parts and bool(TRUSTING & set(parts[parts.index("policy") :]))
 
 
 def _only_mentions(step: Step) -> bool:
-    """Return whether a command takes what it is told as text, and runs none of it."""
+    """Return whether a command treats its arguments as text, and runs none of it."""
     if step.start and any("anyplug" in word for word in step.words[: step.start]):
         return step.start == len(step.words)
     if step.program == "git":
@@ -850,7 +850,7 @@ def _only_mentions(step: Step) -> bool:
 
 
 def _runs_texts(step: Step) -> bool:
-    """Return whether a command runs texts that it is given or fed."""
+    """Return whether a command runs texts that it is passed or fed."""
     names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
     if _only_mentions(step):
         return False
@@ -869,7 +869,7 @@ def _only_looks(words: list[str]) -> bool:
             return False
         at += 2 if option in OUR_OPTIONS and not equals else 1
     if at >= len(words):
-        return not words  # alone it only says how it is used
+        return not words  # alone it only prints its usage
     if words[at + 1 : at + 2] and words[at + 1] in HARMLESS_FLAGS:
         return True
     if words[at] == "policy":

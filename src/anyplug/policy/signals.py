@@ -1,8 +1,8 @@
-"""Signals: the project's own commands, run for policies that ask for their answers.
+"""Signals: the project's own commands, run for policies that need their answers.
 
-Each gets the event on its stdin and runs in the project's folder. Exit 0: its output, as JSON if it is any, else as
-text. Any other exit: {exit_code, output, error, success: false}, both texts trimmed. What could not be run (exit 126 or
-127, a signal of the system's) or did not end in time has no answer, and whoever decides is told so.
+Each gets the event on stdin and runs in the project's folder. Exit 0: its output, as JSON if possible, else as text.
+Any other exit: {exit_code, output, error, success: false}, both texts trimmed. A signal that could not be run (exit 126
+or 127, or killed by a system signal) or did not end in time has no answer, and the caller is told so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,26 +16,26 @@ from anyplug.runtime.processes.program import Finished, Program
 
 LARGEST_OUTPUT: Final = 1 << 20  # bytes; an answer is a word or a small object
 KEPT_STDERR: Final = 16_384  # bytes
-NOT_RUN: Final = {126: "its program may not be run", 127: "there is no such program"}  # exit codes of the shell
+NOT_RUN: Final = {126: "its program is not executable", 127: "its program does not exist"}  # exit codes of the shell
 SIGNALLED: Final = 128  # what the shell adds to the number of the signal that ended a program
 LAST_SIGNAL: Final = 64
-LONGEST_SAID: Final = 200  # characters of what it wrote to stderr
+LONGEST_SAID: Final = 200  # characters of its stderr
 
 
 class RunSignal(Protocol):
-    """Runs one signal to its end: in the sandbox of a project, or as it is where no project is named."""
+    """Runs one signal to its end: in a project's sandbox, or without one if no project is named."""
 
     async def __call__(self, program: Program, project: str = "", *, unconfined: bool = False) -> Finished:
-        """Run it; `unconfined`: also where there is no sandbox. Never raises for what the program does."""
+        """Run it; `unconfined`: even without a sandbox. Never raises because of what the program does."""
         ...
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What signals answered, and why some did not."""
+    """The signals' answers, and why some did not answer."""
 
     values: dict[str, Any] = {}
     troubles: dict[str, str] = {}
-    outer: tuple[Any, ...] = ()  # the same for folders further up, each Answers or None
+    outer: tuple[Any, ...] = ()  # the same for parent folders, each Answers or None
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +43,14 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
     signal: Signal
     folder: str
-    project: str = ""  # empty: the person's own, which is not confined
+    project: str = ""  # empty: the user's own, which is not confined
     unconfined: bool = False
 
 
 async def ask(
     errands: Iterable[Errand], document: dict[str, Any], environment: Mapping[str, str], run: RunSignal
 ) -> Answers:
-    """Run signals side by side, each within its time."""
+    """Run signals concurrently, each within its time."""
     values: dict[str, Any] = {}
     troubles: dict[str, str] = {}
     stdin = msgspec.json.encode(document)
@@ -93,7 +93,7 @@ def _trouble(finished: Finished, signal: Signal) -> str:
     if code in NOT_RUN:
         return f"{NOT_RUN[code]}, exit code {code}{_said(finished)}"
     if 0 < number <= LAST_SIGNAL:
-        return f"signal {number} ended it{_said(finished)}"
+        return f"it was killed by signal {number}{_said(finished)}"
     return ""
 
 

@@ -1,1 +1,1 @@
-"""For people who write policies: start, lint, validate, try and replay them."""
+"""For policy authors: start, lint, validate, try and replay policies."""

@@ -1,4 +1,4 @@
-"""Replaying: what a candidate would have decided otherwise, of the events that were recorded."""
+"""Replay recorded events, and find what a candidate would have decided differently."""
 
 import os
 import re
@@ -18,19 +18,19 @@ from anyplug.rego import RegoErrors
 from anyplug.rego.parse.modules import parse_module
 
 UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-SHOWN: Final = 100  # characters of what an event was about
+SHOWN: Final = 100  # characters of an event's summary
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that is tried, and where it would be in force."""
+    """A policy to try, and where it would be in force."""
 
     file: str
     text: str
-    is_own: bool  # of the person, for all projects
-    replaces: tuple[str, ...] = ()  # files of those in force; none: it stands beside them
+    is_own: bool  # the user's, for all projects
+    replaces: tuple[str, ...] = ()  # files in force that it replaces; none: it is added to them
 
     def tried(self, trial: Trial) -> Trial:
-        """Give policies with the candidate among them. Raises RegoErrors."""
+        """Return policies with the candidate among them. Raises RegoErrors."""
         source, whole = trial.loaded.source, trial.loaded.whole_source
         if self.is_own and whole is not None:
             whole = self._among(whole)
@@ -44,7 +44,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that would be decided otherwise."""
+    """One event that would be decided differently."""
 
     at: float
     harness: str
@@ -57,7 +57,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of all of them."""
+    """The result of a replay."""
 
     events: int
     elsewhere: int  # of other projects and agents
@@ -65,7 +65,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moment(since: str) -> float:
-    """Read `7d`, `12h` and the like. Raises ValueError."""
+    """Parse `7d`, `12h` and the like. Raises ValueError."""
     found = re.fullmatch(r"(\d{1,6})([mhdw])", since.strip())
     if found is None:
         raise ValueError(since)
@@ -73,9 +73,9 @@ def moment(since: str) -> float:
 
 
 def candidate(path: str, text: str, now: Trial) -> Candidate:
-    """Find out which policies a candidate is meant for: it replaces itself, else the one of its package.
+    """Find which policies a candidate is meant for: it replaces itself, else the one of its package.
 
-    It is one of the person's own if it lies there, says so in its package, or only these have that package. Raises
+    It is one of the user's own if it is among them, says so in its package, or only they have that package. Raises
     RegoErrors if it cannot be read.
     """
     written = parse_module(os.path.relpath(path), text).package
@@ -93,7 +93,7 @@ def candidate(path: str, text: str, now: Trial) -> Candidate:
 
 
 def _of_package(source: Source, package: tuple[str, ...]) -> list[str]:
-    """Name the policies of a package; those of the person may have `global` in it, or not."""
+    """Return the policies of a package; the user's may or may not have `global` in it."""
     wanted = _plain(package)
     return [file for file, text in source.policies.items() if _plain(parse_module(file, text).package) == wanted]
 
@@ -103,10 +103,10 @@ def _plain(package: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def replay(recorded: Iterable[Recorded], tried: Candidate, now: Trial, trial_of: Callable[[str], Trial]) -> Replayed:
-    """Decide about events twice, by the policies as they are and with the candidate. Raises RegoErrors.
+    """Decide about events twice, with the present policies and with the candidate. Raises RegoErrors.
 
-    A project's candidate is tried on what happened there, one of the person's own on what happened anywhere:
-    `trial_of` gives the policies of another place, and raises RegoErrors where they cannot be used.
+    A project's candidate is tried on the events there, one of the user's own on events anywhere: `trial_of` returns the
+    policies of another place, and raises RegoErrors if they are invalid.
     """
     pairs: dict[str, tuple[Trial, Trial] | None] = {os.path.realpath(now.loaded.source.root): (now, tried.tried(now))}
     events = elsewhere = 0
@@ -146,7 +146,7 @@ def _told(decision: Decision) -> tuple[Any, ...]:
 
 
 def _root_of(record: Recorded) -> str:
-    """Return the folder whose policies held for an event; empty if it does not say."""
+    """Return the folder whose policies applied to an event; empty if unknown."""
     cwd = record.event.get("cwd")
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
         return ""
@@ -162,7 +162,7 @@ def _pair(root: str, tried: Candidate, trial_of: Callable[[str], Trial]) -> tupl
 
 
 def about(document: dict[str, Any]) -> str:
-    """Say in a few words what an event was about."""
+    """Summarise an event in a few words."""
     given = document.get("tool_input")
     if not isinstance(given, dict):
         return ""

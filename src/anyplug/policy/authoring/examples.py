@@ -49,7 +49,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadExamples(ValueError):
-    """A file of examples cannot be used; the text says why."""
+    """A file of examples is invalid; the text tells why."""
 
 
 def find(root: str) -> list[str]:
@@ -60,7 +60,7 @@ def find(root: str) -> list[str]:
 
 
 def harness_of(path: str, root: str) -> str:
-    """Say for whose policies examples are, by the folder that they lie in; empty if it does not say."""
+    """Return whose policies examples are for, by their folder; empty if it does not say."""
     parts = os.path.relpath(path, root).split(os.sep)
     return parts[1] if len(parts) > 2 and parts[0] == "policies" else ""  # noqa: PLR2004 - policies/<harness>/file
 
@@ -82,7 +82,7 @@ def _example(shown: str, number: int, entry: Any) -> Example:
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), dict):
         raise BadExamples(f"{name} has no event")
     if unknown := sorted(set(map(str, entry)) - KEYS):
-        raise BadExamples(f"{name}: `{unknown[0]}` means nothing here")
+        raise BadExamples(f"{name}: `{unknown[0]}` is unknown here")
     if entry.get("decision") not in DECISIONS:
         raise BadExamples(f"{name}: decision must be one of {', '.join(DECISIONS)}")
     try:

@@ -1,4 +1,4 @@
-"""Trials: policies on events that nobody waits for, to test, explain and replay them. Signals are given, not run."""
+"""Try policies on events without an agent, to test, explain and replay them. Signals are passed in, not run."""
 
 from typing import Any, Final
 
@@ -20,12 +20,12 @@ FINAL: Final = "your own policies refused it before, and that is final"
 
 
 class Routed(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy, and what an event has to do with it."""
+    """One policy, and whether an event concerns it."""
 
     policy: str
     file: str
     asked: bool
-    why: str = ""  # it was not
+    why: str = ""  # if it does not
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +36,12 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     routed: tuple[Routed, ...]
     fired: tuple[str, ...]  # file:line of every body that held
     printed: tuple[str, ...] = ()  # by `print`
-    failures: tuple[str, ...] = ()  # of Rego's builtins: what called them is undefined
+    failures: tuple[str, ...] = ()  # of Rego's builtins: their callers are undefined
     unanswered: tuple[str, ...] = ()  # signals that would have run
 
 
 class Trial:
-    """Policies as they were read, without the disk."""
+    """Policies as they were read, independent of the disk."""
 
     def __init__(
         self, source: Source, harness: str, whole: Source | None = None, protected: list[str] | None = None
@@ -54,13 +54,13 @@ class Trial:
         self.protected = protected
 
     def read(self, event: Any, folder: str) -> Event:
-        """Read an event that may lack what every event has. Raises BadEvent."""
+        """Read an event that may lack common fields. Raises BadEvent."""
         if not isinstance(event, dict):
             raise BadEvent("it must be a JSON object")
         return read_event(self.harness, completed(event, folder, self.harness))
 
     def refusal_by_eval(self, event: Any) -> str:
-        """Return why `anyplug eval` refuses an event as it was given; empty if it does not."""
+        """Return why `anyplug eval` refuses an event as passed; empty if it does not."""
         try:
             read_event(self.harness, event)
         except BadEvent as error:
@@ -73,7 +73,7 @@ class Trial:
         return inquiry.decided(answered)
 
     def explain(self, event: Event, signals: dict[str, Any] | None = None) -> Explained:
-        """Decide about it, and say how that came about."""
+        """Decide about it, and explain the decision."""
         inquiry, answered = self._inquiry(event, signals)
         outcome = inquiry.decided(answered)
         routed: list[Routed] = []
@@ -117,7 +117,7 @@ class Trial:
 
 
 def of_place(engine: Engine, root: str, harness: str, options: Options, *, alone: bool = False) -> Trial:
-    """Return a trial of the policies that hold in a place, or of those that it has `alone`. Raises RegoErrors."""
+    """Return a trial of the policies that apply in a place, or of its own `alone`. Raises RegoErrors."""
     if alone:
         return Trial(policy_files.read(root, harness), harness, None, engine.protected(root))
     whole = policy_files.read_own(engine.global_root(options, harness), harness)
@@ -129,7 +129,7 @@ def in_force(
 ) -> Decision:
     """Decide as `anyplug eval` does now: what was accepted decides too. Raises NoPolicies.
 
-    Signals count as answered with what is given, except for those that may not run yet.
+    Signals are answered with `signals`, except for those that may not run yet.
     """
     inquiry = engine.inquire(event.harness, given, msgspec.structs.replace(options, policy_dir=root))
     answered = None
@@ -143,7 +143,7 @@ def in_force(
 
 
 def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any]:
-    """Return an event with what examples need not say."""
+    """Complete an event with what examples may omit."""
     made: dict[str, Any] = {"hook_event_name": "PreToolUse", "session_id": USUAL_SESSION, "cwd": folder, **event}
     if harness == "claude":
         made.setdefault("transcript_path", "")
@@ -160,5 +160,5 @@ def _routed(policy: Policy, event: Event, plans: list[Plan]) -> Routed:
     asked = any(policy in plan.matched for plan in plans)
     why = "" if asked else policy.route.why_not(event.name, event.tool)
     if not asked and any(part in plan.asked for plan in plans for part in policy.parts):
-        why += "; it was evaluated with those that are concerned"
+        why += "; it was evaluated with those that the event concerns"
     return Routed(policy=policy.name, file=policy.file, asked=asked, why=why)

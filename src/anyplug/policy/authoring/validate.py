@@ -1,4 +1,4 @@
-"""Checks of all that is in force in a place: what keeps policies from being used, and what has no effect there."""
+"""Check everything in force in a place: what makes policies invalid, and what has no effect there."""
 
 import os
 import shlex
@@ -31,7 +31,7 @@ SHELL_WORDS: Final = frozenset(
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy that is in force for one agent, and the folder that it comes from."""
+    """One policy in force for one agent, and its folder."""
 
     harness: str
     place: str
@@ -39,24 +39,24 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and the policies that are in force if nothing of it is an error."""
+    """The findings, and the policies in force if none of them is an error."""
 
     remarks: tuple[Remark, ...]
     held: tuple[Held, ...]
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing keeps the policies from being used."""
+        """Whether the policies are valid."""
         return not any(remark.level == "error" for remark in self.remarks)
 
 
 def own(engine: Engine, harness: str, options: Options) -> Source:
-    """Read the person's own policies for an agent. Raises NoPolicies for a folder that is not there."""
+    """Read the user's own policies for an agent. Raises NoPolicies for a missing folder."""
     return policy_files.read_own(engine.global_root(options, harness), harness)
 
 
 def harnesses(engine: Engine, root: str, options: Options) -> list[str]:
-    """List the agents for which there are policies in a project, or of the person's own. Raises as `own` does."""
+    """List the agents with policies in a project, or among the user's own. Raises as `own` does."""
     return [
         name
         for name in HARNESSES
@@ -75,7 +75,7 @@ def check(engine: Engine, root: str, options: Options, harness: str = "") -> Che
             try:
                 compiled = _compiled(source, name, has_own=whole.has_policies)
             except RegoErrors as error:
-                # Whoever has policies for all projects need not have some for each agent in this one.
+                # With policies for all projects, not every agent needs some in this one.
                 is_asked = bool(harness) or not whole.has_policies
                 remarks += [_of_fault(fault, name, is_asked=is_asked) for fault in error.faults]
                 continue
@@ -106,7 +106,7 @@ def _of_source(source: Source, harness: str) -> Iterator[Remark]:
         try:
             module = parse_module(file, text)
         except RegoErrors:
-            continue  # compiling says it
+            continue  # compiling reports it
         yield from policy_lint.find(file, module, harness)
     if not source.is_global or harness != OURS:
         yield from _stray(source)
@@ -114,10 +114,10 @@ def _of_source(source: Source, harness: str) -> Iterator[Remark]:
 
 def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
     for event in routing.unknown_events(policy.route):
-        message = f"no agent sends {event}, so this is never asked"
+        message = f"no agent sends {event}, so this is never evaluated"
         yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
     if not policy.builtin and not policy.route.events & EVENTS[harness] and not routing.unknown_events(policy.route):
-        message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so this is never asked"
+        message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so this is never evaluated"
         yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
     for name in policy.route.signals:
         if name in source.signals and (lacks := _missing(source.signals[name].command, source.project)):
@@ -129,7 +129,7 @@ def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
 
 
 def _missing(command: str, project: str) -> str:
-    """Return why a command cannot be run, as far as its first word shows that."""
+    """Return why a command cannot be run, as far as its first word shows."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -140,15 +140,15 @@ def _missing(command: str, project: str) -> str:
     if any(char in first for char in "$`=(){}[]!;&|<>*?~") or first in SHELL_WORDS:
         return ""
     if os.sep not in first:
-        return "" if shutil.which(first) else f"there is no program `{first}`"
+        return "" if shutil.which(first) else f"the program `{first}` is not installed"
     path = os.path.join(project, first)
     if not os.path.exists(path):
-        return f"there is no {path}"
+        return f"{path} does not exist"
     return "" if os.access(path, os.X_OK) else f"{path} is not executable"
 
 
 def _stray(source: Source) -> Iterator[Remark]:
-    """Name policies that lie where nobody looks."""
+    """Find policies in folders that are not read."""
     folder = os.path.join(source.root, "policies")
     try:
         names = sorted(os.listdir(folder))
@@ -158,15 +158,15 @@ def _stray(source: Source) -> Iterator[Remark]:
         path = os.path.join(folder, name)
         why = ""
         if name.endswith(".rego"):
-            why = f"it lies in no agent's folder ({', '.join(HARNESSES)}), so nobody asks it"
+            why = f"it is not in an agent's folder ({', '.join(HARNESSES)}), so it is never evaluated"
         elif not os.path.isdir(path):
             continue
         elif name in ELSEWHERE:
             why = f"events of {name} are not answered here"
         elif name not in HARNESSES:
-            why = f"no agent is called {name}; there are {', '.join(HARNESSES)}"
+            why = f"no agent is called {name}; the agents are {', '.join(HARNESSES)}"
         elif name == OURS and source.is_global:
-            why = f"policies for plugins in all projects lie in the folder `{HOME_FOLDER}` of anyplug's home"
+            why = f"policies for plugins in all projects belong in the folder `{HOME_FOLDER}` of anyplug's home"
         if why:
             shown = path if source.is_global else os.path.relpath(path, source.project)
             yield Remark(level="warning", file=shown, row=1, code="nobody_asks", message=why)

@@ -1,7 +1,7 @@
-"""Builtins: rules that a rulebook switches on by name, ours in Rego beside this file.
+"""Builtins: rules that a rulebook enables by name, written in Rego next to this file.
 
-Those of the original's names, keys and rule ids. What a check has to run becomes signals, and only for the events
-that it is about.
+They have the original's names, keys and rule ids. The commands of a check become signals, and only for the events that
+it is about.
 """
 
 import os
@@ -15,14 +15,14 @@ from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
 SHARED: Final = "shared.rego"
 CHECK_TIMEOUT_S: Final = 30.0  # test suites and linters take their time
-LARGEST_FILE: Final = 8 << 20  # bytes that are looked through to count lines
+LARGEST_FILE: Final = 8 << 20  # bytes that are read to count lines
 PREFIXES: Final = ("claude_code_", "opencode_", "factory_", "anyplug_")
 KINDS: Final = {str: "a text", list: "a list", dict: "a mapping", int: "a number"}
 COMMITS: Final = frozenset({"commit", "push"})
 
 
 class Builtin(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set of one, with what holds if nobody does."""
+    """The settings of a builtin, with their defaults."""
 
     defaults: dict[str, Any] = {}
     required: str = ""  # a list that must not be empty
@@ -64,11 +64,11 @@ TABLE: Final[dict[str, Builtin]] = {
 
 
 class Enabled(msgspec.Struct, frozen=True, kw_only=True):
-    """The builtins that a rulebook switched on: their texts by file, and their settings as policies see them."""
+    """The builtins that a rulebook enabled: their texts by file, and their settings as policies see them."""
 
     texts: dict[str, str] = {}
     config: dict[str, dict[str, Any]] = {}
-    own: frozenset[str] = frozenset()  # builtins that the project has files for, and we have not
+    own: frozenset[str] = frozenset()  # builtins for which only the project has files
     warnings: tuple[Warned, ...] = ()
 
 
@@ -81,7 +81,7 @@ def plain_name(name: str) -> str:
 
 
 def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
-    """Return what a rulebook's builtins are made of. Raises BadRulebook for one without the list that it needs."""
+    """Return the texts of a rulebook's builtins. Raises BadRulebook for one without its required list."""
     texts: dict[str, str] = {}
     config: dict[str, dict[str, Any]] = {}
     own: set[str] = set()
@@ -96,7 +96,7 @@ def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
         settings = {**builtin.defaults, **keys}
         for key in keys:
             if key not in builtin.defaults:
-                said = f"`{key}` of the builtin `{given}` means nothing{meant(key, builtin.defaults)}"
+                said = f"`{key}` of the builtin `{given}` is unknown{meant(key, builtin.defaults)}"
                 warnings.append((("builtins", given, key), said))
         for key, default in builtin.defaults.items():
             if type(settings[key]) is not type(default):
@@ -112,7 +112,7 @@ def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
 
 
 def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
-    """Return the commands that enabled builtins want to run for an event."""
+    """Return the commands that enabled builtins run for an event."""
     found: list[Signal] = []
     document = event.document
     if event.name == "UserPromptSubmit":
@@ -133,7 +133,7 @@ def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
 
 
 def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
-    """Return what enabled builtins have to know of files."""
+    """Return what enabled builtins need to know about files."""
     if "enforce_full_file_read" not in config or event.tool != "Read":
         return {}
     path = event.document.get("resolved_file_path")
@@ -151,7 +151,7 @@ def _commits(words: list[str]) -> bool:
 
 
 def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Bring lists into the shape that the rules read."""
+    """Convert lists to the form that the rules read."""
     if name == "git_pre_check":
         settings["checks"] = [_check(name, entry) for entry in settings["checks"]]
     elif name == "post_edit_check":
@@ -163,7 +163,7 @@ def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         texts = [entry for entry in settings["context"] if isinstance(entry, str)]
         others = [entry for entry in settings["context"] if isinstance(entry, dict)]
         if any(not isinstance(entry, str) and not _is_read(entry) for entry in settings["context"]):
-            said = f"each entry of `context` of the builtin `{name}` must be a text, or have a command or a file"
+            said = f"each entry of `context` of the builtin `{name}` must be a string, or have a command or a file"
             raise BadRulebook(said, "builtins", name, "context")
         settings["static_contexts"] = texts
         settings["dynamic"] = [
@@ -172,7 +172,7 @@ def _completed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     else:
         for key, value in settings.items():
             if isinstance(value, list) and not all(isinstance(item, str) for item in value):
-                raise BadRulebook(f"`{key}` of the builtin `{name}` must be a list of texts", "builtins", name, key)
+                raise BadRulebook(f"`{key}` of the builtin `{name}` must be a list of strings", "builtins", name, key)
     return settings
 
 

@@ -1,9 +1,9 @@
-"""Puts the plugin where OpenCode looks for plugins, takes it away again, and says which copies there are.
+"""Install the plugin where OpenCode looks for plugins, remove it, and list its copies.
 
 OpenCode loads `plugin/*.js` and `plugins/*.js` of each of its folders, one level deep: `.opencode` in the project's
-folder and above it up to the root of the repository, and one for all projects. A copy is the file that is shipped
-beside this module, with one line that says which program and home it belongs to. A file that does not begin as ours is
-never touched, and what is overwritten is kept as `NAME.js.old`: OpenCode does not load that.
+folder and above it up to the root of the repository, and one for all projects. A copy is the file that is shipped next
+to this module, with one line for the program and home that it belongs to. A file that does not begin as ours is never
+touched, and what is overwritten is kept as `NAME.js.old`, which OpenCode does not load.
 """
 
 import json
@@ -22,26 +22,26 @@ from anyplug.model.types import Problem
 
 NAME = "anyplug-policy.js"
 FOLDERS = ("plugin", "plugins")  # both are loaded; new copies go into the first
-KEPT = NAME + ".old"  # beside it; OpenCode loads only what ends in .js or .ts
+KEPT = NAME + ".old"  # next to it; OpenCode loads only what ends in .js or .ts
 MARKER = "// anyplug-policy: "
 SHIPPED = os.path.join(os.path.dirname(__file__), NAME)
 
 _INSTALLED = re.compile(r"^const INSTALLED = (\{.*\});(.*)$", re.MULTILINE)
-_DEEPEST = 3  # levels below a plugin folder in which misplaced copies are looked for
+_DEEPEST = 3  # levels below a plugin folder that are searched for misplaced copies
 
 Change = Literal["added", "updated", "unchanged", "removed", "absent"]
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one copy."""
+    """What happened to one copy."""
 
     path: str
     change: Change
-    kept: str = ""  # where the file lies that was there before
+    kept: str = ""  # where the previous file is
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """One copy of the plugin, where OpenCode loads it or not."""
+    """One copy of the plugin, whether or not OpenCode loads it."""
 
     path: str
     scope: Literal["project", "global"]
@@ -51,10 +51,10 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def install(project: str | None = None, *, home: str | None = None, program: list[str] | None = None) -> Changed:
-    """Put the plugin into a project, or for all projects if none is named; raises ConfigError.
+    """Install the plugin in a project, or for all projects if none is named; raises ConfigError.
 
-    `home`, where it is another than usual, and `program` (this very one, if none is named) are written down, so that
-    the same host is found from wherever OpenCode is started.
+    A non-default `home` and the `program` (default: this one) are stored in it, so that the same host is found from
+    wherever OpenCode is started.
     """
     path = _place(project)
     there = _read(path)
@@ -69,7 +69,7 @@ def install(project: str | None = None, *, home: str | None = None, program: lis
 
 
 def remove(project: str | None = None) -> list[Changed]:
-    """Take the plugin out of a project, or away for all projects; raises ConfigError for a file that is not ours."""
+    """Remove the plugin from a project, or for all projects; raises ConfigError for a file that is not ours."""
     changes = []
     for path in _places(project):
         there = _read(path)
@@ -86,11 +86,11 @@ def remove(project: str | None = None) -> list[Changed]:
 
 
 def render(home: str | None = None, program: list[str] | None = None) -> str:
-    """Return the text of a copy: what is shipped, and which program and home it belongs to."""
+    """Return the text of a copy: the shipped file with its program and home."""
     known = {"version": anyplug.__version__, "home": home, "program": program or _program()}
     with open(SHIPPED, encoding="utf-8") as file:
         shipped = file.read()
-    # json leaves U+2028 and U+2029 escaped, so that the line is JavaScript too.
+    # json escapes U+2028 and U+2029, so that the line is also JavaScript.
     return _INSTALLED.sub(lambda match: f"const INSTALLED = {json.dumps(known)};{match[2]}", shipped, count=1)
 
 
@@ -101,27 +101,27 @@ def installed_copies(project: str) -> list[Copy]:
 
 
 def problems(project: str) -> list[Problem]:
-    """Return what is wrong with the copies that concern a project, for `doctor`."""
+    """Return the problems of the copies that concern a project, for `doctor`."""
     found = []
     for copy in installed_copies(project):
         again = "anyplug connect opencode --policy" + (" --global" if copy.scope == "global" else "")
         if not copy.is_loaded:
-            message = f"{copy.path} gates nothing: OpenCode does not look into sub-folders of its plugin folder"
-            found.append(Problem("opencode_policy_misplaced", message, f"remove it, then `{again}`"))
+            message = f"{copy.path} has no effect: OpenCode does not read subfolders of its plugin folder"
+            found.append(Problem("opencode_policy_misplaced", message, f"remove it, then run `{again}`"))
         elif not copy.is_current:
-            message = f"{copy.path} is of version {copy.version or 'unknown'}, or was changed"
-            cure = f"`{again}` puts the present one there"
+            message = f"{copy.path} has version {copy.version or 'unknown'}, or was changed"
+            cure = f"replace it with `{again}`"
             found.append(Problem("opencode_policy_outdated", message, cure, "warning"))
     return found
 
 
 def config_folder() -> str:
-    """Give OpenCode's folder for all projects."""
+    """Return OpenCode's folder for all projects."""
     return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "opencode")
 
 
 def _place(project: str | None) -> str:
-    """Return the path of the copy that is there, else of the one to be."""
+    """Return the path of the existing copy, else of the one to create."""
     places = _places(project)
     return next((path for path in places if os.path.lexists(path)), places[0])
 
@@ -158,7 +158,7 @@ def _copy(path: str, text: str, scope: Literal["project", "global"], *, is_loade
 
 
 def _bare(text: str) -> str:
-    """Leave out which program and home a copy belongs to."""
+    """Remove the program and home from a copy's text."""
     return _INSTALLED.sub("", text, count=1)
 
 
@@ -176,7 +176,7 @@ def _upwards(project: str) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return the words that start this very program, from wherever."""
+    """Return the command that starts this program from any folder."""
     beside = os.path.join(os.path.dirname(sys.executable), "anyplug")
     return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "anyplug"]
 
@@ -198,7 +198,7 @@ def _keep(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Replace the file at once: OpenCode may be starting."""
+    """Replace the file atomically: OpenCode may be starting."""
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -212,4 +212,4 @@ def _write(path: str, text: str) -> None:
 
 
 def _not_ours(path: str) -> ConfigError:
-    return ConfigError(f"{path} is not a file of anyplug", "move it out of the way, or look what it does")
+    return ConfigError(f"{path} does not belong to anyplug", "check what it does, and move it away")

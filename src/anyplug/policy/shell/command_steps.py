@@ -1,7 +1,7 @@
-"""The simple commands of a line as they would run: with the values of variables in place, and where each runs.
+"""The simple commands of a line as they would run: with the values of variables, and where each runs.
 
-Self-protection and the `commands` that policies see are made of these steps. A word that is not fully known is a
-pattern (see `word_patterns`).
+Self-protection and the `commands` that policies see are made of these steps. A partly unknown word is a pattern (see
+`word_patterns`).
 """
 
 import glob
@@ -19,18 +19,20 @@ from anyplug.policy.shell.word_values import Values
 from anyplug.policy.shell.working_folders import WorkingFolders
 
 REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
-UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # of a link they remove that, and not what it leads to
+UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # they remove a link, not its target
 WRITERS: Final = frozenset(  # change the files that they name
     {"tee", "cp", "mv", "ln", "install", "dd", "truncate", "touch", "patch", "ed", "ex", "sponge", "link", *REMOVERS}
 )
 EDITING: Final = frozenset({"sed", "perl", "ruby", "awk", "gawk"})  # with -i, they change the files that they name
-MOST_GLOBS: Final = 2  # parts of a path with globs that are looked up: each can mean a whole folder of folders
+MOST_GLOBS: Final = 2  # parts of a path with globs that are expanded: each can mean a whole folder of folders
 MOST_MATCHES: Final = 1_000
-LONGEST_PATH: Final = 4096  # characters; longer texts are no paths
-LONGEST_FOLDER: Final = 512  # characters that `cd` is followed to: each lookup of a path takes as long as that is
-LONGEST_GLOB: Final = 255  # characters; to read a longer one can take minutes, and nobody writes one in good faith
+LONGEST_PATH: Final = 4096  # characters; longer texts are not paths
+LONGEST_FOLDER: Final = (
+    512  # characters of a path that `cd` is followed to, because each lookup takes proportionally long
+)
+LONGEST_GLOB: Final = 255  # characters; a longer one can take minutes to parse, and is not written in good faith
 MOST_LINKS: Final = 8  # that lead to each other
-MOST_READ: Final = 64  # words that `xargs` is fed
+MOST_READ: Final = 64  # words fed to `xargs`
 MOST_TOLD: Final = 64  # texts that programs of one line are told to run
 DEEPEST_TOLD: Final = 3  # levels of texts in texts
 LONGEST_TOLD: Final = 16_384  # characters of such a text
@@ -40,25 +42,25 @@ FEEDING: Final = frozenset(
 )
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 _FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
-MOST_SHOWN: Final = 4  # words of a command that is refused
+MOST_SHOWN: Final = 4  # words of a refused command
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
-_INSIDE: Final = re.compile(r"[=@:<,]")  # behind these, a word may name a file: `if=x`, `@x`, `HEAD:x`
+_INSIDE: Final = re.compile(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
 _ATTACHED: Final = re.compile(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
 _SKIPPING: Final = re.compile(r"--?(?:exclude|ignore|skip)")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What was read of a command line."""
+    """What was parsed of a command line."""
 
     steps: "list[Step]"
-    is_sure: bool  # whether a shell surely reads the same
+    is_sure: bool  # whether a shell certainly parses it the same
     printed: list[str]  # texts that it prints, if it feeds them to a command
     folders: list[str]  # that its commands may run in
 
 
 class Step:
-    """One simple command of a line, with the values of variables in place, and where it runs."""
+    """One simple command of a line, with the values of variables, and where it runs."""
 
     def __init__(
         self,
@@ -71,10 +73,10 @@ class Step:
         self.words = words
         self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
-        self.links = links or {}  # made earlier in the line: where they lead
+        self.links = links or {}  # created earlier in the line: where they lead
         self.has_output = False  # of another command among its words
         self.read: list[str] = []  # files behind `<`
-        self.at = 0  # which of the line's commands it is
+        self.at = 0  # its index among the line's commands
         self.start = next((at for at, word in enumerate(words) if not ASSIGNMENT.match(word)), len(words))
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
@@ -85,17 +87,17 @@ class Step:
 
     @property
     def removes(self) -> bool:
-        """Whether it removes or changes folders with all that is in them."""
+        """Return whether it removes or changes folders with their content."""
         return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
 
     def targets(self) -> list[str]:
-        """Return the places that a removing command is told, also those that do not look like paths."""
+        """Return the arguments of a removing command, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
         named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
         return [place for word in named for place in self.places(word)]
 
     def removed(self) -> list[str]:
-        """Return the places that a removing command takes away: not those that it only puts something into."""
+        """Return what a removing command removes: not the places where it only puts something."""
         named = [word for word in self.words[self.start + 1 :] if word and not word.startswith("-")]
         has_option = any(word.startswith(("-t", "--t", "--del", "-T", "--no-t")) for word in self.words)
         if self.program not in {"mv", "rsync"} or has_option or len(named) < 2:  # noqa: PLR2004
@@ -104,7 +106,7 @@ class Step:
         return [place for word in gone for place in self.places(word)]
 
     def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
-        """Return the words that may stand for several paths: as they are written, and as seen from the root."""
+        """Return the words that may match several paths: as written, and as absolute patterns."""
         is_lost = word_patterns.is_unknown(self.folder) and may_write(self)
         texts = [*self.words[1:], *self.written]
         texts += [word.partition("=")[2] for word in texts if "=" in word]
@@ -117,7 +119,7 @@ class Step:
         return found
 
     def _followed(self, path: str) -> str:
-        """Follow links that the same line made."""
+        """Follow links that the same line created."""
         for _ in range(MOST_LINKS if self.links else 0):
             link = next((link for link in self.links if is_within(path, link)), None)
             if link is None:
@@ -126,7 +128,7 @@ class Step:
         return path
 
     def lexical(self, word: str) -> str:
-        """Return the path that a word names, whatever lies there."""
+        """Return the path that a word names, without following links."""
         return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
 
     def where_to(self, word: str) -> str:
@@ -142,7 +144,7 @@ class Step:
         return resolved(path, self.folder)
 
     def places(self, word: str) -> list[str]:
-        """Return where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        """Return where a word leads: by itself, as the value of an option, and what its globs match."""
         key = (self.folder, word, self._is_unlinking)
         if key not in self._known:
             self._known[key] = self._looked_up(word)
@@ -169,7 +171,7 @@ class Step:
         return found
 
     def made_links(self) -> dict[str, str]:
-        """Return the links that `ln` makes, with where they lead."""
+        """Return the links that `ln` creates, with their targets."""
         if self.program not in {"ln", "link"}:
             return {}
         named = [word for word in self.words[self.start + 1 :] if not word.startswith("-")]
@@ -183,7 +185,7 @@ class Step:
         return {link: target for link, target in links.items() if link != target and not is_within(target, link)}
 
     def named(self) -> Iterator[str]:
-        """Return every place that a word may name, whatever is done with it; `*` stands for what is unknown."""
+        """Yield every place that a word may name, whatever is done with it; `*` stands for unknown parts."""
         texts: dict[str, None] = dict.fromkeys(self.read)
         for word in self.words[1:]:
             if not _SKIPPING.match(word):
@@ -200,7 +202,7 @@ class Step:
 
 
 def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True) -> Line:
-    """Read a line that may run in some folders; `is_near` says of which others it matters that it may run there."""
+    """Parse a line that may run in some folders; `is_near` tells for which others it matters."""
     reading = syntax.read(line)
     values = Values(reading.commands)
     is_fed = any(
@@ -258,7 +260,7 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
 
 def _told(step: Step, line: Line) -> Iterator[str]:
     names = [word.rpartition("/")[2] for word in step.words]
-    runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
+    runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot after other words is a folder
     rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
     is_fed = not rest or all(map(_FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
     if step.program == "." or any(name in runs for name in names[: step.start + MOST_SHOWN]):
@@ -300,7 +302,7 @@ def may_write(step: Step) -> bool:
 
 
 def _with_input(words: list[str], printed: list[str]) -> list[str]:
-    """Add what `xargs` reads to the words that it runs: what the line prints, and else what is unknown."""
+    """Add what `xargs` reads to the words that it runs: what the line prints, or else an unknown word."""
     if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
         return words
     read = [part for text in printed for part in text.split()]

@@ -1,7 +1,7 @@
 """Where commands that copy, move, link, download or clone put what they are given.
 
-`cp a b` writes `b/a` if `b` is a folder and `b` if it is none; with `a/.` or `-T` everything in `a` lands in `b`. What
-cannot be told has UNKNOWN in its place.
+`cp a b` writes `b/a` if `b` is a folder and `b` otherwise; with `a/.` or `-T` everything in `a` ends up in `b`. Unknown
+parts are UNKNOWN.
 """
 
 import os
@@ -18,7 +18,7 @@ COPIERS: Final = {  # with the letters of options that take a value
 LOADERS: Final = frozenset({"curl", "wget", "aria2c", "wget2"})
 CLONERS: Final = frozenset({"clone", "worktree", "submodule"})
 MOST_PUTS: Final = 512  # of one command
-MOST_PROGRAMS: Final = 4  # in one command, as behind `find -exec`
+MOST_PROGRAMS: Final = 4  # in one command, as after `find -exec`
 _VALUED: Final = re.compile(  # long options whose value is the next word
     r"--(?:suffix|group|owner|mode|exclude|include|filter|rsh|files-from|exclude-from|include-from|backup-dir|chmod)"
 )
@@ -30,12 +30,12 @@ _URL: Final = re.compile(r"[a-z]+://|/")
 class Put(NamedTuple):
     """Something that a command writes."""
 
-    source: str  # its path; empty if that is not known
+    source: str  # its path; empty if unknown
     place: str  # the path that it gets
 
 
 def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
-    """Return what a command puts where; `places` gives the paths that a word leads to."""
+    """Yield what a command puts where; `places` returns the paths that a word leads to."""
     found = [
         at for at, word in enumerate(words) if (name := _name(word)) in COPIERS or name in LOADERS or name == "git"
     ]
@@ -57,7 +57,7 @@ def _name(word: str) -> str:
 
 
 def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:  # noqa: C901
-    """Read operands and options as `cp` does."""
+    """Parse operands and options as `cp` does."""
     named: list[str] = []
     into: list[str] = []
     is_exact = has_parents = False
@@ -114,7 +114,7 @@ def _placed(
     may_be_new: bool,
     parents: bool,
 ) -> Iterator[Put]:
-    """Return what becomes of each source at a destination."""
+    """Yield what becomes of each source at a destination."""
     left = MOST_PUTS
     for place in places(last):
         is_new = may_be_new and not (os.path.isdir(place) if UNKNOWN not in place and "\0" not in place else False)
@@ -144,7 +144,7 @@ def _has_glob(word: str) -> bool:
 
 
 def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
-    """Read what a program that downloads is told to write."""
+    """Yield what a downloading program is told to write."""
     folders: list[str] = []
     files: list[str] = []
     names: list[str] = []
@@ -168,7 +168,7 @@ def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
 
 
 def _cloned(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
-    """Read where git puts a clone, a worktree or a submodule."""
+    """Yield where git puts a clone, a worktree or a submodule."""
     at = next((at for at, word in enumerate(rest) if word in CLONERS), -1)
     named = [word for word in rest[at + 1 :] if not word.startswith("-") and word != "add"]
     if at < 0 or not named:

@@ -1,7 +1,7 @@
-"""What commands in substitutions print, where that follows from their words, as for `echo`, `printf`, `which`, `tr`.
+"""What commands in substitutions print, if that follows from their words, as for `echo`, `printf`, `which`, `tr`.
 
-Nothing is run. What is made of constants in a way that is not computed here is MADE: nobody computes a constant in
-good faith, so whoever protects something may take it for the worst; what comes from elsewhere is UNKNOWN.
+Nothing is run. What is made of constants in a way that is not computed here is MADE: nobody computes a constant in good
+faith, so callers that protect something may assume the worst; what comes from elsewhere is UNKNOWN.
 """
 
 import base64
@@ -21,7 +21,7 @@ TRANSFORMING: Final = frozenset(
     {"awk", "base32", "base64", "cut", "fold", "gawk", "openssl", "paste", "perl", "rev", "sed", "tac", "tr", "xxd"}
 )
 COMPUTED: Final = frozenset({"rev", "tr", "base64", "xxd"})  # whose output is computed here
-NO_TEXT: Final = range(0xD800, 0xE100)  # surrogates, and marks of the reader's own
+NO_TEXT: Final = range(0xD800, 0xE100)  # surrogates, and the parser's own marks
 LONGEST: Final = 4096  # characters that are computed with
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|u([0-9a-fA-F]{1,4})|([\s\S]))")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "c": "", "a": "", "b": "", "f": "\f", "v": "\v"}
@@ -32,7 +32,7 @@ _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}\s*){4,}")
 
 
 def output(commands: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """Return what commands print, one after the other or as a pipeline; each is its words and what it is fed."""
+    """Return what commands print, one after another or as a pipeline; each is its words and its input."""
     text: str | None = None
     for words, fed in commands:
         name = words[0].rpartition("/")[2] if words else ""
@@ -71,7 +71,7 @@ def printed(words: Sequence[str]) -> str:
 
 
 def formatted(template: str, values: list[str]) -> str:
-    """Return what `printf` makes of a template, which is used again until no values are left."""
+    """Return what `printf` makes of a template, which is reused until no values are left."""
     waiting = values[::-1]
     made: list[str] = []
 
@@ -89,12 +89,12 @@ def formatted(template: str, values: list[str]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Read escapes as `printf` and `echo -e` do."""
+    """Decode escapes as `printf` and `echo -e` do."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 
 def decoded(text: str) -> list[str]:
-    """Return what parts of a text say that look encoded: base64 and hexadecimal digits, and the text backwards."""
+    """Return the decoded parts of a text that look encoded: base64, hexadecimal, and the text reversed."""
     found = [text[::-1]]
     for part in _BASE64.findall(text):
         try:
@@ -115,14 +115,14 @@ def _character(found: re.Match[str]) -> str:
 
 
 def _above(path: str) -> str:
-    """Return the folder above a path; above our own program, everything is ours."""
+    """Return the parent of a path; above our own program, everything is ours."""
     if any(name in path for name in OUR_NAMES) or MADE in path:
         return MADE
     return path.rstrip("/").rpartition("/")[0] or UNKNOWN
 
 
 def transformed(name: str, words: Sequence[str], text: str) -> str:
-    """Return what a command makes of the text that it reads."""
+    """Return what a command makes of its input."""
     if name in PASSING:
         return text
     is_constant = not any(char in text for char in f"{UNKNOWN}$") and bool(text.strip())

@@ -1,10 +1,10 @@
-"""Shell commands, read as far as a gate has to: blanks, words, the simple commands of a line, paths among the words.
+"""Parse shell commands as far as a gate needs: blanks, words, the simple commands of a line, paths among the words.
 
 Nothing is run. Quoting in all its forms, line continuations, comments, here-documents, substitutions of any depth,
-braces, extended globs, arrays, and texts that another shell is given are read. The output of commands is unknown,
-except for those that only print or transform what they are told (see `outputs`); the values of variables are found by
-`shell_values`. Each character is read a bounded number of times. Where the reader cannot be sure that a shell reads the
-same, it says so (`Reading.is_sure`), and whoever protects something has to assume the worst.
+braces, extended globs, arrays, and texts for another shell are parsed. The output of commands is unknown, except for
+those that only print or transform their arguments (see `substitutions`); the values of variables are found by
+`word_values`. Each character is read a limited number of times. If it is not certain that a shell parses the same,
+`Reading.is_sure` is False, and callers that protect something must assume the worst.
 """
 
 import functools
@@ -20,36 +20,36 @@ from anyplug.policy.shell import substitutions
 BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
-UNKNOWN: Final = "\0"  # stands for the output of a command, and for values that are not known
+UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
-_KNOWN: Final = ("\ue012", "\ue013")  # around the output of a command, where that is known
+_KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
 _KNOWN_OUTPUT: Final = re.compile("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
     map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
-)  # have meanings of their own here
+)  # have special meanings here
 SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh", "yash"})
-TEXT_RUNNERS: Final = frozenset(  # run arguments of theirs, or what they are fed, as shell commands
+TEXT_RUNNERS: Final = frozenset(  # run their arguments or input as shell commands
     {
         ".", "at", "batch", "crontab", "entr", "expect", "flock", "nsenter", "parallel", "runuser", "screen", "script",
         "socat", "source", "ssh", "su", "systemd-run", "tmux", "trap", "unshare", "watch",
     }
 )  # fmt: skip
-PREFIXES: Final = frozenset(  # run the words behind them
+PREFIXES: Final = frozenset(  # run the words after them
     {
         "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf",
         "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
 MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
-READS: Final = 24  # times that each character is read on average, before the reader gives up
+READS: Final = 24  # times that each character is read on average before parsing is given up
 FREE: Final = 262_144  # characters that are read in any case
-MOST_ALTERNATIVES: Final = 256  # words that braces become
-DEEPEST_SCOPE: Final = 16  # subshells in each other that are told apart
+MOST_ALTERNATIVES: Final = 256  # words that braces expand to
+DEEPEST_SCOPE: Final = 16  # nested subshells that are told apart
 LONGEST_SEPARATOR: Final = 16  # characters between two commands
 LONGEST_RANGE: Final = 64  # of {a..z}
-LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is looked for
+LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is computed
 
-# Quotes may be left open at the end of a line; a backslash means nothing between single ones.
+# Quotes may be left open at the end of a line; a backslash has no meaning between single ones.
 _JOINED: Final = r"(?:\\\n)*"
 _ESCAPED: Final = r"\\[\s\S]"
 _SINGLE: Final = r"'[^']*'?"
@@ -58,7 +58,7 @@ _ANSI: Final = rf"\${_JOINED}'(?:{_ESCAPED}|[^'\\])*'?"
 _UNIT: Final = re.compile(rf"""(?:{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[^{BLANKS}\\'"]+|\\)+""")
 _CONTINUED: Final = re.compile(rf"(?P<joined>\\\n)|{_ANSI}|{_SINGLE}|(?P<double>{_DOUBLE})|{_ESCAPED}")
 _IN_DOUBLE: Final = re.compile(r"\\\n|(\\[^\n])")
-_OUTSIDE: Final = re.compile(  # what a line is read as where no double quote is open
+_OUTSIDE: Final = re.compile(  # how a line is parsed outside double quotes
     rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})"""
     rf"""|(?P<ansi>{_ANSI})|(?P<single>{_SINGLE})|(?P<double>(?:\${_JOINED})?")"""
@@ -83,13 +83,13 @@ _ANSI_ESCAPE: Final = re.compile(
 _ANSI_LETTERS: Final = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"
 }  # fmt: skip
-_HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # what is quoted makes no alternatives
+_HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # quoted characters make no alternatives
 _SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
 _INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
 _RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
 
 
-# Ways for a line to run words of an earlier command, or to give that another meaning.
+# Ways for a line to rerun words of an earlier command, or to redefine one.
 _REUSED: Final = re.compile(
     r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b"
 )
@@ -103,23 +103,23 @@ class Simple(msgspec.Struct, frozen=True):
 
     words: tuple[str, ...]
     writes: tuple[str, ...] = ()  # files behind `>`
-    marked: tuple[str, ...] = ()  # the words with what substitutions put there, or UNKNOWN, where there are any
-    marked_writes: tuple[str, ...] = ()  # likewise the files
-    fed: tuple[str, ...] = ()  # texts behind `<<<`
-    reads: tuple[str, ...] = ()  # files behind `<`; they stand among the words, too
-    scope: tuple[int, ...] = ()  # the text it stands in, and the subshells around it
-    before: str = ""  # what separates it from the command before, as `&&`
+    marked: tuple[str, ...] = ()  # the words with the result of substitutions, or UNKNOWN, if there are any
+    marked_writes: tuple[str, ...] = ()  # the same for the files
+    fed: tuple[str, ...] = ()  # texts after `<<<`
+    reads: tuple[str, ...] = ()  # files after `<`; they are among the words, too
+    scope: tuple[int, ...] = ()  # the text that contains it, and the subshells around it
+    before: str = ""  # what separates it from the previous command, such as `&&`
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read of a command."""
+    """What was parsed of a command."""
 
     commands: list[Simple]
-    is_sure: bool  # whether a shell surely reads the same
+    is_sure: bool  # whether a shell certainly parses it the same
 
 
 def normalised(command: str) -> str:
-    """Make runs of blanks outside of quotes one blank; what is quoted, and what follows a backslash, stays."""
+    """Collapse runs of blanks outside quotes; quoted and escaped ones stay."""
     return " ".join(_UNIT.findall(command))
 
 
@@ -134,7 +134,7 @@ def joined(command: str) -> str:
 
 
 def plain(command: str) -> str:
-    """Return a command without anything by which a shell lets words look otherwise, to find names in it."""
+    """Return a command without anything that hides words from a plain search, to find names in it."""
     flat = _ANSI_ESCAPE.sub(_unescaped, command.replace("\\\n", ""))
     return (command.replace("\\\n", "") + "\n" + flat).translate(_QUOTES).casefold()
 
@@ -143,17 +143,17 @@ _QUOTES: Final = {ord(char): None for char in "'\"\\\n\r`$"}
 
 
 def simple_commands(command: str) -> list[Simple]:
-    """Cut a line into its simple commands, with those in substitutions and those that a shell is given with -c."""
+    """Split a line into its simple commands, with those in substitutions and those passed to a shell with -c."""
     return read(command).commands
 
 
 @functools.lru_cache(maxsize=4)  # policies and self-protection ask about the same command
 def read(command: str) -> Reading:
-    """Read a command."""
+    """Parse a command."""
     command = command.translate(_MARKS)
     reader = _Reader(len(command) * READS + FREE)
     found = reader.read(command)
-    if reader.has_escaped_quote:  # a shell that does not know $'…' takes its \' for the end
+    if reader.has_escaped_quote:  # a shell without $'…' takes its \' for the end
         known = set(found)
         plain_reader = _Reader(len(command) * READS + FREE, knows_ansi=False)
         found += [simple for simple in plain_reader.read(command) if simple not in known]
@@ -180,26 +180,26 @@ def _scripts(simple: Simple) -> list[str]:
 
 
 class _Line:
-    """The simple commands of a text, as far as it was read, and the texts inside of it."""
+    """The simple commands of a text parsed so far, and the texts inside it."""
 
     def __init__(self) -> None:
         self.found: list[Simple] = []
         self.inner: list[_Line] = []
         self.depth = 0  # of parentheses
-        self.sums = 0  # the depth at which ((, in which << is no here-document, was opened
+        self.sums = 0  # the depth at which ((, in which << is not a here-document, was opened
         self.braces = 0  # of ${
         self.is_inside = False  # of double quotes
         self.cases = 0
         self._words: list[str] = []
         self._writes: list[str] = []
-        self._word: list[str] = []  # in pieces; one that is empty, as '' is, has an empty one
+        self._word: list[str] = []  # in pieces; an empty word such as '' has an empty piece
         self._has_braces = False
         self._into = False  # the next word is where the output goes
-        self._is_fed = False  # the next word is text for the command to read
+        self._is_fed = False  # the next word is input text for the command
         self._fed: list[str] = []
-        self._is_read = False  # the next word is a file that the command reads
+        self._is_read = False  # the next word is an input file of the command
         self._reads: list[str] = []
-        self.opened_by = ""  # what stands before the parenthesis that it is in: $ = @ ? + * !
+        self.opened_by = ""  # what precedes the parenthesis: $ = @ ? + * !
         self._scopes: list[int] = []  # the subshells that are open
         self._opened = 0  # subshells so far
         self._before = ""
@@ -209,7 +209,7 @@ class _Line:
         self._word.append(text.translate(_HIDDEN) if is_quoted else text)
 
     def open(self, mark: str) -> "_Line":
-        """Begin a text in parentheses; what it becomes takes the place of UNKNOWN when it is closed."""
+        """Begin a text in parentheses; its result replaces UNKNOWN when it is closed."""
         if mark != "$" and self._word:
             self._word[-1] = self._word[-1][: None if mark == "=" else -1]
         self._word.append(UNKNOWN)
@@ -218,7 +218,7 @@ class _Line:
         return self.inner[-1]
 
     def close(self, inner: "_Line") -> None:
-        """Put what a text in parentheses becomes into the word that it is a part of."""
+        """Insert the result of a text in parentheses into the surrounding word."""
         if not self._word or self._word[-1] != UNKNOWN:
             return
         words = [word for simple in inner.found for word in simple.marked or simple.words]
@@ -236,12 +236,12 @@ class _Line:
 
     @property
     def only_prints(self) -> bool:
-        """Whether all of it so far is one `cat` that is fed."""
+        """Return whether everything so far is one `cat` with input."""
         return self._before == "\n" and [(one.words, one.writes) for one in self.found] == [(("cat",), ())]
 
     @property
     def takes_message(self) -> bool:
-        """Whether the command that is being read takes its words as text for people."""
+        """Return whether the command being parsed treats its words as text for people."""
         return tuple(self._words[:2]) in MESSAGING and self._words[-1:] in (["-m"], ["-am"], ["--message"], ["--body"])
 
     @property
@@ -308,12 +308,12 @@ class _Line:
 
 
 def _shown(words: list[str]) -> tuple[str, ...]:
-    """Return words with what substitutions put there."""
+    """Return words with the results of substitutions."""
     return tuple(word.replace(_KNOWN[0], "").replace(_KNOWN[1], "") for word in words)
 
 
 def _bare(words: list[str]) -> tuple[str, ...]:
-    """Return words without what substitutions put there."""
+    """Return words without the results of substitutions."""
     known = (_KNOWN_OUTPUT.sub("", word) if _KNOWN[0] in word else word for word in words)
     return tuple(word.partition(ELEMENT)[0].replace(UNKNOWN, "").replace(substitutions.MADE, "") for word in known)
 
@@ -328,20 +328,20 @@ class _Document(msgspec.Struct):
 
 
 class _Reader:
-    """Reads a command and all texts in it, with an end to what it reads."""
+    """Parses a command and all texts in it, with a limit."""
 
     def __init__(self, budget: int, *, knows_ansi: bool = True) -> None:
         self._budget = budget
         self._knows_ansi = knows_ansi
         self.is_sure = True
         self.has_escaped_quote = False
-        self._texts = 0  # that were read
-        self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # texts inside of others, to be read later
+        self._texts = 0  # texts parsed
+        self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # nested texts, to be parsed later
         self._documents: list[_Document] = []
 
     def read(self, command: str) -> list[Simple]:
         found = self._read_one(command, is_loose=False)
-        for simple in found:  # which grows
+        for simple in found:  # it grows
             for script in _scripts(simple):
                 found += self._read_one(script, is_loose=True)
         return found
@@ -369,7 +369,7 @@ class _Reader:
         return found
 
     def _cut(self, line: _Line, command: str, mode: _Mode) -> None:  # noqa: C901 (one branch for each kind of token)
-        """Cut a text, going into substitutions as they come. In a text, as a here-document is, quotes mean nothing."""
+        """Split a text, descending into substitutions. In a text such as a here-document, quotes have no meaning."""
         opened: list[_Line] = []
         line.is_inside = mode == "text"
         self._documents = []
@@ -425,11 +425,11 @@ class _Reader:
         if kind == "joined":
             return
         if kind == "double":
-            self.is_sure &= not line.braces  # which shells read a quote in "${…}" differently
+            self.is_sure &= not line.braces  # shells differ about a quote in "${…}"
             line.is_inside = not line.is_inside
             line.add("")
         elif line.braces and not line.is_inside and kind in {"blank", "separator", "sums", "redirection"}:
-            self.is_sure = False  # whether that is a part of ${…}
+            self.is_sure = False  # whether that is part of ${…}
             line.add(text)
         elif kind == "redirection":
             line.redirect(text)
@@ -455,7 +455,7 @@ class _Reader:
             line.add("${" if kind == "brace" else text, is_quoted=line.is_inside and kind == "text" and text != "$")
 
     def _skip_comment(self, command: str, start: int, at: int, line: _Line) -> int:
-        if line.braces or line.sums:  # there it is none
+        if line.braces or line.sums:  # there it is not one
             self.is_sure = False
             line.add(command[start:at])
             return at
@@ -489,7 +489,7 @@ class _Reader:
         return found.end()
 
     def _take_documents(self, command: str, at: int, line: _Line, *, is_message: bool) -> int:
-        """Read the here-documents that begin at a line: as what they may be fed to a shell as, and as text."""
+        """Parse the here-documents that begin at a line: as what they may be fed to a shell as, and as text."""
         for document in self._documents:
             self.is_sure &= document.line is line
             start, logical = at, ""
@@ -515,7 +515,7 @@ class _Reader:
 
 
 def unescaped(text: str) -> str:
-    """Read what stands between $' and '."""
+    """Decode what is between $' and '."""
     return _ANSI_ESCAPE.sub(_unescaped, text).partition("\0")[0]
 
 
@@ -536,7 +536,7 @@ def _opening(command: str, at: int, line: _Line) -> str:
 
 
 def _alternatives(word: str) -> list[str]:
-    """Expand {a,b} and {a..c}; in a word that would become too many, they are unknown."""
+    """Expand {a,b} and {a..c}; if that would be too many, they are unknown."""
     found, open_ = [], [word]
     while open_:
         each = open_.pop()
@@ -567,7 +567,7 @@ def _choices(body: str) -> list[str]:
 
 
 def path_words(command: str) -> list[str]:
-    """Return the words after the first that look like paths, without what a glob begins."""
+    """Return the words after the first that look like paths, up to a glob."""
     return [_before_glob(word) for word in _split(command)[1:] if is_path(word)]
 
 
@@ -577,7 +577,7 @@ def is_path(word: str) -> bool:
 
 
 def _split(command: str) -> list[str]:
-    """Cut at blanks outside of quotes, and take the quotes away; a backslash means nothing here, as in the original."""
+    """Split at blanks outside quotes, and remove the quotes; a backslash has no meaning here, as in the original."""
     return [_QUOTED.sub(r"\1\2", word) if "'" in word or '"' in word else word for word in _WORD.findall(command)]
 
 

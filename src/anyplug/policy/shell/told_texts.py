@@ -1,9 +1,9 @@
 """Shell texts that a command tells other programs to run, and files that it names in other languages.
 
 Options that take a command (`git rebase -x`, `tar --checkpoint-action`), settings (`git -c core.pager=`, `PAGER=`),
-scripts of `sed` and `awk`, commands of editors, and the strings in programs that interpreters are given. A file that
-such a text reads or writes is returned as a shell would name it: `sed p FILE`, `sed p x > FILE`. Nothing is run;
-programs that put their texts together in other ways are not followed.
+scripts of `sed` and `awk`, commands of editors, and the strings in programs passed to interpreters. A file that such a
+text reads or writes is returned as a shell command: `sed p FILE`, `sed p x > FILE`. Nothing is run; programs that
+compose their texts in other ways are not followed.
 """
 
 import os
@@ -58,7 +58,7 @@ _PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w
 
 
 def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[str]:
-    """Return the shell texts that a command is told to run; `fed` are texts that it may read."""
+    """Yield the shell texts that a command is told to run; `fed` are texts that it may read."""
     for word in words:
         if found := _ENVIRONMENT.match(word):
             yield found[1]
@@ -107,7 +107,7 @@ def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[s
 
 
 def _options(name: str, rest: Sequence[str]) -> Iterator[str]:
-    """Return the values of options that take a command, whatever program they belong to."""
+    """Yield the values of options that take a command, for any program."""
     letters = SHORT_OPTIONS.get(name, "")
     for at, word in enumerate(rest):
         following = "".join(rest[at + 1 : at + 2])
@@ -121,7 +121,7 @@ def _options(name: str, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _git(rest: Sequence[str]) -> Iterator[str]:
-    """Return what settings and commands of git run."""
+    """Yield what settings and commands of git run."""
     for at, word in enumerate(rest):
         following = "".join(rest[at + 1 : at + 2])
         if word == "-c" or (word.startswith("-c") and "=" in word):
@@ -145,7 +145,7 @@ def _setting(key: str, value: str) -> Iterator[str]:
 
 
 def _sed(script: str) -> Iterator[str]:
-    """Return the files that a script of `sed` reads and writes, and the commands that it runs."""
+    """Yield the files that a `sed` script reads and writes, and the commands that it runs."""
     script = script[:LONGEST]
     for command, file in (found.groups() for found in _SED_FILE.finditer(script)):
         name = shlex.quote(file.strip())
@@ -162,7 +162,7 @@ def _awk(program: str, folder: str) -> Iterator[str]:
 
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
-    """Return the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
+    """Yield the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
     found = [next(filter(None, one.groups()), "") for one in _STRING.finditer(program)][:MOST_STRINGS]
     yield from (text for text in found if " " in text)
     if len(found) > 1:

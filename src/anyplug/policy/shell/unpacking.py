@@ -1,7 +1,7 @@
-"""What a command would write that unpacks an archive or applies a patch: the names in the file that it is given.
+"""What a command that unpacks an archive or applies a patch would write: the names in its input file.
 
-Files are read as they are when the command is asked about, up to a bound; what a program writes to a pipe, lies behind
-the bound, or changes before the command runs is not seen. Nothing is unpacked.
+Files are read when the command is checked, up to a limit; what a program writes to a pipe, is beyond the limit, or
+changes before the command runs is not seen. Nothing is unpacked.
 """
 
 import os
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "jar", "7z", "7za", "7zr", "7zz"})
-MODULES: Final = frozenset({"tarfile", "zipfile"})  # of Python, that unpack as `python -m` runs them
+MODULES: Final = frozenset({"tarfile", "zipfile"})  # of Python, which unpack with `python -m`
 MODULE_FILES: Final = 2  # words without a folder: the option and the archive
-LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are looked at: agents wait for the answer
+LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are read: agents wait for the answer
 LARGEST_UNPACKED: Final = 64 << 20  # bytes of a compressed archive's content
 MOST_MEMBERS: Final = 10_000
-MOST_BEFORE: Final = 4  # words before a program's name, as `sudo` is
+MOST_BEFORE: Final = 4  # words before a program's name, such as `sudo`
 _EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x|--(?:extract|get)$")
 _LISTING_ZIP: Final = re.compile(r"-[A-Za-z]*[lvptZz]")
 _INTO: Final = re.compile(r"(?:-C|-d|-o(?=.)|--directory=?|--cd=?)(.*)", re.DOTALL)
@@ -27,9 +27,9 @@ _PATCHED: Final = re.compile(
 
 
 def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[str] = ()) -> Iterator[str]:
-    """Return the paths that a command would write.
+    """Yield the paths that a command would write.
 
-    `line` is the whole command line, with texts fed to it, `others` the words of commands that may feed it a file.
+    `line` is the whole command line with its input texts, `others` the words of commands that may pass it a file.
     """
     programs = {*UNPACKERS, *MODULES, "patch", "git"}
     at = next((at for at, word in enumerate(words[:MOST_BEFORE]) if _name(word) in programs), -1)
@@ -46,7 +46,7 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
         if program in MODULES and len(rest) > MODULE_FILES:
             places = [os.path.join(folder, os.path.expanduser(rest[-1]))]
         yield from (os.path.join(into, name) for name in members for into in places)
-        if not members:  # of an archive that cannot be read, its folder is all that is known
+        if not members:  # for an unreadable archive, only its folder is known
             yield from places
             yield from (os.path.join(into, "settings.json") for into in places if os.path.basename(into) == ".claude")
 
@@ -76,7 +76,7 @@ def folders(rest: Sequence[str], folder: str) -> list[str]:
 
 
 def _files(words: list[str], folder: str) -> Iterator[str]:
-    """Return the regular files among words that are small enough to look at."""
+    """Yield the regular files among words that are small enough to read."""
     for word in dict.fromkeys(words):
         option = _FILE.fullmatch(word)
         for each in (word, option[1]) if option else (word,):
@@ -98,7 +98,7 @@ def _text(path: str) -> str:
 
 
 def patched(text: str) -> Iterator[str]:
-    """Return the names in a patch's headers, with fewer and fewer folders before them, as `-p` strips these."""
+    """Yield the names in a patch's headers, with fewer and fewer leading folders, as `-p` strips them."""
     for header in _PATCHED.findall(text):
         plain = header.encode("latin-1", "replace").decode("unicode_escape", "replace") if "\\" in header else header
         for word in plain.replace('"', " ").split():
@@ -107,8 +107,8 @@ def patched(text: str) -> Iterator[str]:
 
 
 def _members(path: str) -> Iterator[str]:
-    """Return the names in an archive, and where links in it lead; nothing if it is none."""
-    # 20 ms of start-up that only commands with an archive need
+    """Yield the names in an archive, and the targets of links in it; nothing if it is not one."""
+    # Takes 20 ms to import, and only commands with an archive need it.
     import tarfile
     import zipfile
 

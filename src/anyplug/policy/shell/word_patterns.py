@@ -1,8 +1,8 @@
-"""Words that are not fully known, as patterns: whether one may stand for a protected place, and whether it says so.
+"""Partly unknown words as patterns: whether one may match a protected place, and says so.
 
-A pattern is a text with globs, UNKNOWN (anything, also several folders) and MADE (likewise, and made to be unreadable).
-A word that is wholly unknown may stand for everything, so that alone says nothing; some literal part of it has to lead
-to the protected place, or be of its name.
+A pattern is a text with globs, UNKNOWN (anything, also several folders) and MADE (the same, and deliberately
+unreadable). A wholly unknown word may match everything, so that alone means nothing; some literal part of it must lead
+to the protected place, or belong to its name.
 """
 
 import functools
@@ -22,17 +22,17 @@ _GATED: Final = (f"{os.sep}.claude{os.sep}", f"{os.sep}.opencode{os.sep}")
 
 
 def is_unknown(text: str) -> bool:
-    """Return whether a text has parts that nobody can tell."""
+    """Return whether a text has unknown parts."""
     return UNKNOWN in text or MADE in text
 
 
 def is_open(text: str) -> bool:
-    """Return whether a text may stand for several others, and something in it is known."""
+    """Return whether a text may match several others, and something in it is known."""
     return MADE in text or (is_unknown(text) and bool(_OPEN.sub("", text).strip("/.")[:1] or "." in text))
 
 
 def simplified(word: str) -> str:
-    """Put `?` in the place of every bracket expression."""
+    """Replace every bracket expression by `?`."""
     if "[" not in word or "]" not in word:
         return word
     return os.sep.join(_without_brackets(part) for part in word.split(os.sep))
@@ -46,9 +46,9 @@ def _without_brackets(part: str) -> str:
 
 
 def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool, has_dots: bool) -> bool:
-    """Return whether a word, as given and as seen from the root, may stand for a place or something in it, and says so.
+    """Return whether a word, as given and as an absolute path, may match a place or its content, and says so.
 
-    `removes`: folders above the place count, too. `has_moved`: the line went to another folder before.
+    `removes`: parents of the place count, too. `has_moved`: the line changed its folder before.
     """
     if given.startswith((UNKNOWN, MADE)) and not has_moved:
         path = given
@@ -86,7 +86,7 @@ def _telling(place: str) -> tuple[str, ...]:
 
 
 def is_of_project(place: str) -> bool:
-    """Return whether a place lies in a project, where words that are not known are everyday."""
+    """Return whether a place is in a project, where unknown words are common."""
     name = os.path.basename(place)
     is_gate = name.startswith((".cupcake", ".opencode", "opencode.json")) or any(inner in place for inner in _GATED)
     return is_gate and os.path.dirname(place) != os.path.expanduser("~")
@@ -94,7 +94,7 @@ def is_of_project(place: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _positions(place: str) -> tuple[dict[str, int], int, int, int]:
-    """Return where in a path each character stands, what is no slash, leading dots, and where folders end, as bits."""
+    """Return, as bits, where each character of a path is, non-slashes, leading dots, and the ends of folders."""
     at: dict[str, int] = {}
     for number, char in enumerate(place):
         at[char] = at.get(char, 0) | 1 << number
@@ -104,7 +104,7 @@ def _positions(place: str) -> tuple[dict[str, int], int, int, int]:
 
 
 def _fits(pattern: str, place: str, *, removes: bool, has_dots: bool, is_whole: bool = False) -> bool:
-    """Whether a pattern may stand for a place or for something in it; if it `removes`, also for a folder above."""
+    """Return whether a pattern may match a place or its content; if it `removes`, also a parent folder."""
     at, names, dots, ends = _positions(place)
     size = len(place)
     whole = 1 << size
@@ -114,7 +114,7 @@ def _fits(pattern: str, place: str, *, removes: bool, has_dots: bool, is_whole: 
             lowest = reached & -reached
             reached = ((whole << 1) - 1) & ~(lowest - 1)
             if reached and not is_whole:
-                return True  # the rest may lie in it
+                return True  # the rest may be inside it
         elif char in {"*", "?"}:
             free = names if has_dots or before not in {os.sep, ""} else names & ~dots
             step = reached

@@ -1,8 +1,8 @@
 """The values that words of a shell command may have: variables, loops, arrays, arguments, what `read` reads.
 
-Every value that a line can give a variable counts, in whatever order it runs. A value that does not follow from the
-line is UNKNOWN; one that the line makes in a way that is not computed here is MADE (see `outputs`). Values are
-patterns: texts with these marks in them, and with globs.
+Every value that a line can assign to a variable counts, in whatever order it runs. A value that does not follow from
+the line is UNKNOWN; one that the line makes in a way that is not computed here is MADE (see `substitutions`). Values
+are patterns: texts with these marks and with globs.
 """
 
 import fnmatch
@@ -22,15 +22,15 @@ KEYWORDS: Final = frozenset({"do", "then", "else", "elif", "if", "while", "until
 LOOPS: Final = frozenset({"for", "while", "until", "select"})
 READING: Final = frozenset({"read", "mapfile", "readarray"})
 TELLING: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VIRTUAL_ENV")  # whose values count
-TELLING_NAME: Final = re.compile(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to what is ours
+TELLING_NAME: Final = re.compile(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to our files
 NAMES: Final = (".cupcake", "cupcake", "anyplug", ".opencode", "opencode", ".claude", ".local", ".config", "rulebook")
 SHELL_NAMES: Final = frozenset({"SHELL", "BASH"})  # variables that name a shell
-ARGUMENTS: Final = "@"  # stands for all that a script or a function is given
-PASSES: Final = 3  # over the line: what is used may be set further down, in a loop or by whoever calls a function
+ARGUMENTS: Final = "@"  # stands for all arguments of a script or a function
+PASSES: Final = 3  # over the line: a variable may be set further down, in a loop or by the caller of a function
 MOST_VALUES: Final = 512  # of one word
-MOST_IN_ALL: Final = 8_192  # words that a line becomes through its variables
+MOST_IN_ALL: Final = 8_192  # words that a line expands to through its variables
 MOST_PIECES: Final = 64  # of a word with too many values; nobody writes more in good faith
-MOST_OVERFLOWS: Final = 32  # words of a line with too many values, before everything is taken for the worst
+MOST_OVERFLOWS: Final = 32  # words of a line with too many values, before the worst is assumed
 LONGEST_VALUE: Final = 1024  # characters
 DEEPEST: Final = 6  # levels of ${a:-${b}}
 _REFERENCE: Final = re.compile(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-]))")
@@ -64,7 +64,7 @@ class Values:
         self._left = MOST_IN_ALL
 
     def words(self, word: str) -> list[str]:
-        """Return what a word may become, cut at blanks where a value has some."""
+        """Return what a word may become, split at blanks in its values."""
         if "$" not in word:
             return [word]
         made = self.of(word)
@@ -73,7 +73,7 @@ class Values:
         return list(dict.fromkeys(part for one in made for part in (one.split() or [one])))
 
     def first_words(self, word: str) -> list[list[str]]:
-        """Return what the first word of a command may become: each value is a program with words of its own."""
+        """Return what the first word of a command may become: each value is a program with its own words."""
         if "$" not in word or ASSIGNMENT.match(word):
             return [[one] for one in self.words(word)]
         return [one.split() or [one] for one in self.of(word)]
@@ -100,7 +100,7 @@ class Values:
     def printed(self, commands: Iterable[Simple]) -> list[str]:
         """Return the texts that a line prints or feeds to its commands."""
         found: list[str] = []
-        last: list[str] = []  # what the command before prints
+        last: list[str] = []  # what the previous command prints
         for one in commands:
             words = one.marked or one.words
             fed = [value for text in one.fed for value in self.of(text)]
@@ -131,7 +131,7 @@ class Values:
         return [*filter(None, parts), UNKNOWN]
 
     def _take(self, simple: Simple) -> None:  # noqa: C901 - one branch for each way to set something
-        """Note what a command sets."""
+        """Record what a command sets."""
         words = list(simple.marked or simple.words)
         while words and (words[0] in KEYWORDS or (words[0] in PREFIXES and words[0] != "env")):
             words.pop(0)
@@ -160,7 +160,7 @@ class Values:
 
     def _assign(self, name: str, text: str, *, adds: bool) -> None:
         elements = text.split(ELEMENT)
-        if len(elements) > 1:  # of an array, with what all of them together make
+        if len(elements) > 1:  # for an array, with all of them joined
             values = [value for one in elements[1:] for value in self.of(_KEY.sub("", one, count=1))]
             self._note(name, [*values, "".join(values), " ".join(values)])
         elif not adds:
@@ -188,7 +188,7 @@ class Values:
         """Return the values of a variable."""
         if name.isdigit() or name in {"*", "@"}:
             given = [*self._known.get(ARGUMENTS, ()), *self._before.get(ARGUMENTS, ())]
-            if name == "0" and not given:  # of `sh -c TEXT NAME` it is the name
+            if name == "0" and not given:  # for `sh -c TEXT NAME` it is the name
                 return ["bash"]
             return [*dict.fromkeys(given), *([" ".join(given)] if not name.isdigit() and given else ()), UNKNOWN]
         found = [*self._known.get(name, ()), *self._before.get(name, ())]
@@ -203,7 +203,7 @@ class Values:
         return [UNKNOWN]
 
     def _pieces(self, word: str, depth: int) -> list[list[str]]:
-        """Cut a word into its parts, each with the values that it may have."""
+        """Split a word into its parts, each with the values that it may have."""
         pieces: list[list[str]] = []
         at = 0
         while found := _REFERENCE.search(word, at):
@@ -222,7 +222,7 @@ class Values:
         return [*pieces, [word[at:]]]
 
     def _braced(self, text: str, depth: int) -> list[str]:
-        """Return the values of what stands in ${…}."""
+        """Return the values of a ${…} expression."""
         found = _BRACED.fullmatch(text)
         if found is None or depth <= 0:
             return [UNKNOWN]
@@ -243,7 +243,7 @@ class Values:
 
 
 def is_composable(fragments: Iterable[str]) -> bool:
-    """Return whether a protected name can be put together from texts."""
+    """Return whether a protected name can be composed from texts."""
     texts = {text.casefold() for text in fragments if text}
     for name in NAMES:
         reached = {0}
@@ -256,7 +256,7 @@ def is_composable(fragments: Iterable[str]) -> bool:
 
 
 def _closing(word: str, at: int) -> int:
-    """Return where the brace ends that was opened before a place; -1 if it does not."""
+    """Return where the brace opened before a position ends; -1 if it does not."""
     depth = 1
     for found in re.compile(r"\$\{|\}").finditer(word, at):
         depth += 1 if found[0] == "${" else -1
@@ -266,7 +266,7 @@ def _closing(word: str, at: int) -> int:
 
 
 def _operated(value: str, operation: str) -> str:
-    """Return what an operation on a parameter makes of a value."""
+    """Return the result of a parameter operation on a value."""
     if UNKNOWN in value or MADE in value or "$" in value:
         return MADE if MADE in value else UNKNOWN
     if found := _SLICE.fullmatch(operation):
@@ -296,7 +296,7 @@ def _replaced(value: str, operation: str) -> str:
 
 
 def _cut(value: str, operation: str) -> str:
-    """Take away a beginning (#) or an end (%): the shortest that fits, or the longest if the mark is doubled."""
+    """Remove a prefix (#) or a suffix (%): the shortest match, or the longest if the mark is doubled."""
     mark, pattern = operation[0], operation.lstrip(operation[0])
     is_longest = operation[:2] == mark * 2
     if len(value) > substitutions.LONGEST or len(pattern) > substitutions.LONGEST:

@@ -1,8 +1,8 @@
-"""The folders that each command of a line may run in, as far as `cd`, `pushd` and `popd` say.
+"""The folders that each command of a line may run in, as far as `cd`, `pushd` and `popd` determine it.
 
-A `cd` certainly counts for the commands behind `&&`, and only inside of its subshell. Elsewhere it may have failed or
-never run, so the folders from before count, too, unless it stands by itself and its folder is there. Texts inside of
-others (substitutions, scripts for another shell) may run in every folder that the line was in.
+A `cd` certainly counts for the commands after `&&`, and only inside its subshell. Elsewhere it may have failed or never
+run, so the previous folders count, too, unless it stands alone and its folder exists. Nested texts (substitutions,
+scripts for another shell) may run in every folder that the line was in.
 """
 
 import os
@@ -13,10 +13,10 @@ from anyplug.policy.shell.syntax import PREFIXES, Simple
 from anyplug.policy.shell.word_values import KEYWORDS, LOOPS
 
 GOING: Final = frozenset({"cd", "pushd", "popd", "chdir"})
-BLOCKS: Final = KEYWORDS | LOOPS | {"case", "function", "fi", "done", "esac", "}"}  # may run their commands or not
-MOST_NEAR: Final = 12  # folders around what is protected that a command may run in, before the line is not sure
-MOST_WORDS: Final = 8  # of a command in which `cd` is looked for
-MOST_OTHERS: Final = 3  # folders elsewhere: what is there does not matter here
+BLOCKS: Final = KEYWORDS | LOOPS | {"case", "function", "fi", "done", "esac", "}"}  # may or may not run their commands
+MOST_NEAR: Final = 12  # folders around what is protected that a command may run in, before the line is uncertain
+MOST_WORDS: Final = 8  # of a command in which `cd` is searched
+MOST_OTHERS: Final = 3  # folders elsewhere: their content does not matter here
 
 
 class WorkingFolders:
@@ -27,7 +27,7 @@ class WorkingFolders:
         self.is_sure = True
         self._is_near = is_near
         self._now: dict[tuple[int, ...], list[str]] = {}
-        self._before: dict[tuple[int, ...], tuple[list[str], bool]] = {}  # a `cd`, and whether that surely happened
+        self._before: dict[tuple[int, ...], tuple[list[str], bool]] = {}  # a `cd`, and whether that certainly happened
         self._is_plain = True  # no block so far
 
     def at(self, simple: Simple) -> list[str]:
@@ -48,7 +48,7 @@ class WorkingFolders:
         return now
 
     def go(self, simple: Simple, steps: Sequence[tuple[Sequence[str], Callable[[str], str]]]) -> None:
-        """Note where a command goes, if it does: its words, with what gives the folder of a word, where it may run."""
+        """Record where a command goes, if it does; `steps` are its words in each folder where it may run."""
         words = steps[0][0]
         names = [word.rpartition("/")[2] for word in words[:MOST_WORDS]]
         skipped = BLOCKS | PREFIXES
@@ -85,5 +85,5 @@ def _can_enter(folder: str) -> bool:
 
 
 def _mark(simple: Simple) -> str:
-    """Return what joins a command to the one before, if that may keep it from running in the same shell."""
+    """Return what joins a command to the previous one, if that may keep it from running in the same shell."""
     return simple.before.strip("()\n;")
