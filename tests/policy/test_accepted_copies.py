@@ -176,7 +176,7 @@ async def test_a_rule_whose_script_was_taken_away_with_it_refuses(gone):
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     made = await answer(bash("ls"))
     assert made["decision"] == "deny"
-    assert "its script is gone" in made["reason"]
+    assert "its script is missing" in made["reason"]
 
 
 async def test_a_change_elsewhere_leaves_trusted_commands_trusted():

@@ -25,7 +25,7 @@ for command, given in commands:
 """
 OURS = f"{sys.executable} -m anyplug"
 EVAL = f"{OURS} eval --harness opencode"
-REFUSED = "an agent that policies bind started this"
+REFUSED = "an agent bound by policies started this"
 
 
 def as_agent(*commands: str, **variables: str) -> list[list[object]]:

@@ -55,7 +55,7 @@ async def test_a_broken_edit_keeps_the_last_good_policies_and_says_so(engine, br
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("policies/opencode/more", "it leads nowhere"),
+        ("policies/opencode/more", "it is a broken link"),
         ("rulebook.yml", "it cannot be read"),
         ("helpers", "it cannot be listed"),
     ],
@@ -243,7 +243,7 @@ async def test_a_signal_that_fails_does_not_stop_what_only_gives_context():
 async def test_signals_can_be_switched_off(home):
     with_signal(decision("ask"), "echo x")
     made = await answer(bash("ls"), engine=Engine(str(home), signals=False))
-    assert "switched off" in made["reason"]
+    assert "disabled" in made["reason"]
 
 
 async def test_a_policy_that_waits_for_a_watchdog_is_refused():

@@ -144,7 +144,7 @@ async def test_without_usable_policies_there_is_no_decision_and_the_reason_names
 async def test_what_keeps_policies_from_being_used_is_followed_by_the_cure():
     assert (await ask(bash("ls")))["said"][-1] == "hint: `anyplug policy init --harness opencode` makes one"
     project({"p": "package"})
-    assert (await ask(bash("ls")))["said"][-1].startswith("hint: `anyplug policy validate` says what is wrong")
+    assert (await ask(bash("ls")))["said"][-1].startswith("hint: `anyplug policy validate` shows what is wrong")
     assert "whole path" in (await ask(bash("ls"), global_config="here"))["said"][-1]
 
 

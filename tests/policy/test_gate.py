@@ -230,7 +230,7 @@ async def test_policies_that_cannot_be_used_refuse_and_say_what_to_do(host, cycl
         result = await h.call("hello")
     assert result.error.code == "denied"
     assert "p.rego:1" in result.error.message
-    assert result.error.hint.startswith("decided by policy:POLICY_ERROR; `anyplug policy validate` says what is wrong")
+    assert result.error.hint.startswith("decided by policy:POLICY_ERROR; `anyplug policy validate` shows what is wrong")
 
 
 async def test_a_rule_that_fails_refuses_and_says_what_to_do(host, cyclop):

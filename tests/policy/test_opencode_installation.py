@@ -58,7 +58,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tmp_path: Path, do: object) -> No
     theirs = tmp_path / ".opencode" / "plugin" / "anyplug-policy.js"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("export const Mine = async () => ({});\n")
-    with pytest.raises(ConfigError, match="is not a file of anyplug") as caught:
+    with pytest.raises(ConfigError, match="does not belong to anyplug") as caught:
         do(str(tmp_path))  # type: ignore[operator]
     assert caught.value.hint
     assert theirs.read_text() == "export const Mine = async () => ({});\n"
@@ -107,7 +107,7 @@ def test_doctor_hears_of_copies_that_are_not_loaded_or_not_current(tmp_path: Pat
     assert (first.code, first.level) == ("opencode_policy_misplaced", "error")
     assert str(misplaced) in first.message
     assert (second.code, second.level) == ("opencode_policy_outdated", "warning")
-    assert second.hint == "`anyplug connect opencode --policy --global` puts the present one there"
+    assert second.hint == "replace it with `anyplug connect opencode --policy --global`"
 
 
 def test_a_copy_of_another_home_or_program_is_current_all_the_same(tmp_path: Path) -> None:

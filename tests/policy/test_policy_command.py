@@ -164,7 +164,7 @@ def test_explain_shows_which_rules_held_and_who_was_not_asked():
     assert done.startswith("deny: ")
     assert ".cupcake/policies/opencode/p.rego:10: deny GIT_NO_VERIFY (HIGH)" in done
     assert "q.rego: it asks for the tools Edit" in done
-    assert "r.rego: it asks for PostToolUse; it was evaluated with those that are concerned" in done
+    assert "r.rego: it asks for PostToolUse; it was evaluated with those that the event concerns" in done
     shown = command_line.ok("policy", "explain", "-", "--json", stdin=EVENT).json
     assert shown["fired"]
     assert shown["input"]["tool_name"] == "Bash"

@@ -167,7 +167,7 @@ def test_policies_that_lie_where_nobody_looks_are_named():
     plugin_folders.write(".cupcake/policies/r.rego", policy("opencode.r", NO_VERIFY))
     done = command_line.ok("policy", "validate").out
     assert ".cupcake/policies/open_code:1: warning: no agent is called open_code" in done
-    assert ".cupcake/policies/r.rego:1: warning: it lies in no agent's folder" in done
+    assert ".cupcake/policies/r.rego:1: warning: it is not in an agent's folder" in done
     assert "cupcake/policies/anyplug:1: warning: policies for plugins in all projects" in done
 
 

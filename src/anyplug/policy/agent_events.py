@@ -85,7 +85,7 @@ class BadEvent(ValueError):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, read."""
+    """A parsed event."""
 
     harness: str
     name: str
@@ -431,7 +431,7 @@ def _folder(document: dict[str, Any], arguments: dict[str, Any]) -> str:
 
 
 def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does as the edits and writes that policies know, and a call with several files by each."""
+    """Return a patch as the edits and writes that policies know, and a call with several files by each."""
     arguments = document.get("tool_input")
     if not isinstance(arguments, dict) or tool == "Bash":
         return []
@@ -464,7 +464,7 @@ def _views(tool: str, document: dict[str, Any]) -> list[tuple[str, dict[str, Any
 
 
 def _depth(value: Any) -> int:
-    """Return how deeply a value is nested, without going deeper than matters."""
+    """Return how deeply a value is nested, up to what matters."""
     level: list[Any] = [value]
     depth = 0
     while level and depth <= DEEPEST:

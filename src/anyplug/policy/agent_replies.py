@@ -13,17 +13,17 @@ LISTENING: Final = frozenset({"UserPromptSubmit", "SessionStart", "PreToolUse", 
 
 
 def answer(harness: str, event: str, decision: Decision) -> dict[str, Any]:
-    """Return what is printed, or sent."""
+    """Return what to print or send."""
     return _claude(event, decision) if harness == "claude" else _opencode(event, decision)
 
 
 def exit_code(decision: Decision, *, strict: bool = False) -> int:
-    """Return the exit code: 0 for every decision, unless a refusal shall show."""
+    """Return the exit code: 0 for every decision, unless `strict` asks to show a refusal."""
     return FAILED if strict and decision.refuses else DONE
 
 
 def failure_code(harness: str) -> int:
-    """Return the exit code by which an agent knows that there is no decision, and stops."""
+    """Return the exit code that tells an agent that there is no decision, so that it stops."""
     return BLOCKED if harness == "claude" else FAILED
 
 

@@ -132,7 +132,7 @@ def _mark(environment: Mapping[str, str]) -> str:
 
 
 def _is_attended(pid: int) -> bool:
-    """Return whether a process has a terminal, and lies below the process that the terminal's session belongs to."""
+    """Return whether a process has a terminal, and descends from the process that owns the terminal's session."""
     fields = _stat(pid)
     return _has_terminal(pid) and int(fields[3]) in {pid, *_ancestors(pid)}
 

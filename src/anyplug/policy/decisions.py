@@ -88,7 +88,7 @@ def is_malformed(verb: str, said: Any) -> str:
     if verb == CONTEXT:
         return "" if isinstance(said, str) else "it is not a string"
     if not isinstance(said, dict):
-        return "it is no object"
+        return "it is not an object"
     needed = ("reason", "rule_id") if verb == "modify" else ("reason", "severity", "rule_id")
     lacks = [key for key in needed if not isinstance(said.get(key), str)]
     if verb == "modify" and not isinstance(said.get("updated_input"), dict):

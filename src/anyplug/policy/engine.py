@@ -113,7 +113,7 @@ class Engine:
         return found
 
     def _may_have_own(self, harness: str, options: Options) -> bool:
-        """Return whether the person has policies for all projects, as far as a look at the folder says."""
+        """Return whether the user has policies for all projects, judging by the folder."""
         own = self.global_root(options, harness)
         names = (os.path.join("policies", harness), *policy_files.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
@@ -129,7 +129,7 @@ class Engine:
         return known[0]
 
     def place(self, harness: str, place: Place, whole: str = "") -> Kept:
-        """Return the policies of a place, as they are now, with the person's own in `whole`. Raises NoPolicies."""
+        """Return the present policies of a place, with the user's own in `whole`. Raises NoPolicies."""
         key = (place, harness, whole)
         kept = self._kept.get(key)
         if kept is None:

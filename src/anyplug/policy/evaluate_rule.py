@@ -26,6 +26,6 @@ gathered(verb) := [decision |
 
 
 def of_all_projects(evaluate: str) -> str:
-    """Return an evaluate.rego as it is where it gathers the person's own policies."""
+    """Return an evaluate.rego adapted to gather the user's own policies."""
     moved = evaluate.replace("package cupcake.system", "package cupcake.global.system")
     return moved.replace("data.cupcake.policies", "data.cupcake.global.policies")

@@ -152,7 +152,7 @@ class Inquiry:
         return bool(self.signals) or any(one.signals for one in self.outer)
 
     def plans(self, policies: PolicySet) -> list[tuple[Plan, dict[str, Any]]]:
-        """Return what is asked of a set, for the event and for each part of it that policies know as a tool."""
+        """Return what a set is asked, for the event and for each part of it that policies know as a tool."""
         return [(policies.plan(self.event.name, tool), document) for tool, document in self.parts]
 
     def _layers(self) -> list[Layer]:
@@ -340,7 +340,7 @@ class Inquiry:
         )
 
     def _key(self) -> bytes:
-        """Return what stands for policies and input, without what each event has anew and no policy reads."""
+        """Return the cache key of policies and input, without fields that always differ and that no policy reads."""
         layers = [layer for one in (self, *self.outer) for layer in one.layers]
         ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
@@ -419,7 +419,7 @@ class Inquiry:
         return msgspec.structs.replace(finding, verb="deny", reason=reason, updated_input=None, cure=cure)
 
     def _trust(self, layer: Layer | None = None) -> str:
-        """Return how a person accepts policies, as a command that works wherever it is pasted."""
+        """Return the command that accepts policies, usable from any folder."""
         if layer is not None and layer.source.is_global:
             return TRUST_OWN
         return f"`{TRUST} {shlex.quote(self.loaded.source.project)}`"

@@ -101,7 +101,7 @@ class PolicyGate:
             self._looks.clear()
 
     def is_on(self, cwd: str) -> bool:
-        """Return whether there is anything that could decide about calls in a folder."""
+        """Return whether anything could decide about calls in a folder."""
         now = time.monotonic()
         seen = self._looks.get(cwd)
         if seen is None or now - seen[1] >= LOOK_S:
@@ -162,7 +162,7 @@ class PolicyGate:
 
     def _the_engine(self) -> "Engine":
         if self._engine is None:
-            # As above.
+            # For the same reason.
             from anyplug.policy.engine import Engine
             from anyplug.policy.event_log import Recordings
 
@@ -176,7 +176,7 @@ class PolicyGate:
         return self._engine
 
     def _undecided(self, why: str, cure: str) -> Ruling:
-        """Return what it means that nothing could be decided."""
+        """Return the ruling if nothing could be decided."""
         if self._settings.fail_mode == "open":
             return Ruling(notes=(f"policies could not decide, and the call was allowed: {why}",))
         return Ruling(verb="deny", reason=f"policies could not decide: {why}", rule="POLICY_ERROR", cure=cure)
@@ -226,7 +226,7 @@ class PolicyGate:
     # Permanent answers of a person.
 
     def is_answered(self, question: str) -> bool:
-        """Return whether a person answered a question with always."""
+        """Return whether a person answered a question with "always"."""
         try:
             with open(os.path.join(self._home, ANSWERS_FILE), "rb") as file:
                 return question in msgspec.json.decode(file.read(), type=list[str])
@@ -301,6 +301,6 @@ def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
 
 
 def _question(policies: str, event: dict[str, Any], rules: tuple[str, ...], reason: str) -> str:
-    """Return what stands for a question: a yes to one reason is none to another, though one rule gives both."""
+    """Return the identity of a question: agreeing to one reason does not cover another, even of the same rule."""
     told = msgspec.json.encode([policies, event["plugin"], event["tool"], rules, reason])
     return hashlib.sha256(told).hexdigest()

@@ -42,7 +42,7 @@ def defines(modules: dict[str, Module], entry: tuple[str, ...]) -> bool:
 
 
 def is_usual(texts: dict[str, str], modules: dict[str, Module], entry: tuple[str, ...], root: tuple[str, ...]) -> bool:
-    """Return whether the modules of the entry's package do nothing but gather what lies below `root`."""
+    """Return whether the modules of the entry's package only gather what is below `root`."""
     own = {file: module for file, module in modules.items() if module.package == entry[:-1]}
     names = frozenset(
         str(part.value) for module in own.values() for rule in module.rules for part in rule.path[:1]

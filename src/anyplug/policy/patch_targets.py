@@ -113,7 +113,7 @@ def _marked(lines: list[str], *, is_tolerant: bool = False) -> list[Touch]:
 
 
 def _as_read(touch: Touch) -> list[Touch]:
-    """Return a file by each name that it may be found under: there are tools that read a path up to a colon."""
+    """Return a file by each name that it may have: some tools read a path up to a colon."""
     short = _path(touch.path.partition(":")[0])
     return [touch] if short in {"", touch.path} else [touch, msgspec.structs.replace(touch, path=short)]
 
@@ -155,5 +155,5 @@ def _path(text: str) -> str:
 
 
 def _of_diff(text: str, prefix: str) -> str:
-    """Return the path of a diff's header, without git's prefix and without a time stamp."""
+    """Return the path of a diff's header, without git's prefix and a time stamp."""
     return _path(text.partition("\t")[0]).removeprefix(prefix)

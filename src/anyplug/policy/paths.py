@@ -45,7 +45,7 @@ def _names(folder: str) -> frozenset[str]:
 
 
 def resolved(path: str, base: str) -> str:
-    """Return where a path leads, seen from a folder: links are followed as far as there is something to follow."""
+    """Resolve a path relative to a folder, following links as far as they exist."""
     joined = os.path.join(base, path)
     try:
         return os.path.realpath(joined)
@@ -54,7 +54,7 @@ def resolved(path: str, base: str) -> str:
 
 
 def expanded(word: str, base: str) -> str:
-    """Return a word of a command with what a shell certainly puts in its place at its beginning."""
+    """Expand what a shell certainly replaces at the beginning of a word."""
     for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
         for form in (f"${{{name}}}", f"${name}"):
             if word == form or word.startswith(form + os.sep):
@@ -100,12 +100,12 @@ def is_link(path: str, base: str) -> bool:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or lies in it."""
+    """Return whether a path is a folder or inside it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def may_be_there(path: str) -> bool:
-    """Return whether something lies at a path; also if that cannot be seen, since it may be what forbids something."""
+    """Return whether something may exist at a path; also if that is not visible, since it may forbid something."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

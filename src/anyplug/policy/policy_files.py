@@ -71,7 +71,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_policy_dir(given: str) -> str:
-    """Return the folder that --policy-dir means: a `.cupcake`, the one inside it, around it, or beside it."""
+    """Return the folder that --policy-dir means: a `.cupcake`, the one inside it, around it, or next to it."""
     path = os.path.abspath(given)
     inside = os.path.join(path, FOLDER)
     if os.path.basename(path) != FOLDER and os.path.isdir(inside):
@@ -83,7 +83,7 @@ def of_policy_dir(given: str) -> str:
 
 
 def global_folder() -> str:
-    """Return the folder of the person's own policies for all projects."""
+    """Return the folder of the user's own policies for all projects."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/cupcake")
     if sys.platform == "win32":
@@ -93,7 +93,7 @@ def global_folder() -> str:
 
 
 def stamp(path: str) -> Stamp:
-    """Return what a file or folder looks like; None if it is not there."""
+    """Return the state of a file or folder; None if it does not exist."""
     try:
         seen = os.stat(path)
     except OSError:
@@ -158,7 +158,7 @@ class _Reader:
         return seen
 
     def shown(self, path: str) -> str:
-        """Return a path as people are shown it: seen from the project, or whole if it lies elsewhere."""
+        """Return a path as shown to people: relative to the project, or absolute if it is elsewhere."""
         return path if self.is_global else os.path.relpath(path, os.path.dirname(self.root))
 
     def text(self, path: str) -> str | None:

@@ -49,12 +49,12 @@ def around(start: str, home: str = "") -> list[Place]:
 
 
 def of(root: str, home: str = "") -> list[Place]:
-    """Return one `.cupcake` with each copy of it: there are two where a link took the place of its folder."""
+    """Return one `.cupcake` with each copy of it: there are two if its folder was replaced by a link."""
     return _of(root, home, _known(home))
 
 
 def keys(project: str) -> list[str]:
-    """Return the names of a folder's copies: for its path as it is written, and as it really is."""
+    """Return the names of a folder's copies: for its path as written, and for its real path."""
     written = (os.path.realpath(project), os.path.abspath(project))
     return [hashlib.sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
 

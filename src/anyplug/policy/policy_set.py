@@ -119,7 +119,7 @@ class PolicySet:
         self._prepared: dict[tuple[str, ...], tuple[Prepared, bool]] = {}
 
     def plan(self, event: str, tool: str) -> Plan:
-        """Return what is asked about a tool; kept, so that it is found out once."""
+        """Return what is evaluated for a tool; cached."""
         key = (event, tool)
         plan = self._plans.get(key)
         if plan is None:
@@ -214,7 +214,7 @@ class PolicySet:
         return self._hidden.get(f"rule {rule}") or self._hidden.get(f"verb {verb}") or ("", "", 0)
 
     def trace(self, plan: Plan, document: dict[str, Any]) -> Trace:
-        """Return how it goes: for people who ask, since it compiles everything once more."""
+        """Return a trace, for explanations only, since it compiles everything once more."""
         refs = [part.ref for part in plan.asked] if plan.prepared is not None else [self._system]
         fired: dict[Location, None] = {}
         printed: list[str] = []
@@ -234,7 +234,7 @@ class PolicySet:
         return self._reads is None or key in self._reads
 
     def _read_of(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return what policies can read of an input: the rest would only be converted."""
+        """Return the part of an input that policies can read: the rest need not be converted."""
         reads = self._reads
         return document if reads is None else {key: document[key] for key in reads if key in document}
 
@@ -273,7 +273,7 @@ def _routed(modules: dict[str, Module], faults: list[Fault]) -> Iterator[Policy]
 
 
 def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, Origin]:
-    """Return where the rules of each reference stand: a rule that gives an id, else what it has the id from."""
+    """Return where the rules of each reference are: a rule with an id, else where it has the id from."""
     found: dict[str, Origin] = {}
     count = Counter(part.ref for policy in policies for part in policy.parts)
     for policy in policies:
@@ -290,7 +290,7 @@ def _origins(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str
 
 
 def _hidden(policies: Iterable[Policy], modules: dict[str, Module]) -> dict[str, tuple[str, str, int]]:
-    """Return where decisions stand that are no members of a verb's set: by their rule's id, else by the verb."""
+    """Return where decisions are that are not members of a verb's set: by their rule's id, else by the verb."""
     found: dict[str, tuple[str, str, int]] = {}
     for policy in policies:
         module = modules[policy.file]

@@ -70,13 +70,13 @@ def parts(module: Module) -> list[Part]:
 
 
 def verb_of(rule: Rule) -> str:
-    """Return the verb that a rule's name begins with, as that of `deny[reason]` does; empty if it is none."""
+    """Return the verb that a rule's name begins with, as in `deny[reason]`; empty if there is none."""
     name = text_of(rule.path[0]) if rule.path and rule.args is None else ""
     return name if name in VERBS else ""
 
 
 def rule_rows(module: Module) -> dict[str, int]:
-    """Return where each rule id of a module first stands, in whichever rule."""
+    """Return the first position of each rule id of a module, in any rule."""
     found: dict[str, int] = {}
     for rule in module.rules:
         for name in _rule_ids(rule):
@@ -192,5 +192,5 @@ def _texts(term: Term) -> frozenset[str] | None:
 
 
 def text_of(term: Term) -> str:
-    """Return the text that a term is; empty if it is none."""
+    """Return the string that a term is; empty if it is not one."""
     return term.value if isinstance(term, Scalar) and isinstance(term.value, str) else ""

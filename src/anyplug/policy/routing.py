@@ -67,7 +67,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_system(package: tuple[str, ...]) -> bool:
-    """Return whether a package is no policy, but what policies and the gate share."""
+    """Return whether a package is not a policy, but shared by policies and the gate."""
     return any(package[: len(start)] == start for start in SYSTEM)
 
 

@@ -69,8 +69,8 @@ def row_of(text: str, keys: Iterable[str]) -> int:
 
 
 def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
-    """Return the known name that somebody probably meant, as the end of a sentence."""
-    import difflib  # only for those who mistyped
+    """Return a suggestion of the known name that was probably meant, as the end of a sentence."""
+    import difflib  # only needed after a typo
 
     close = difflib.get_close_matches(name, list(known), 1, alike)
     return f"; did you mean `{close[0]}`?" if close else ""
@@ -154,7 +154,7 @@ def _builtin(name: str, value: Any, warnings: list[Warned]) -> dict[str, Any] | 
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as plain JSON types."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):

@@ -143,7 +143,7 @@ _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
-    """Return in what an event would change what is protected; None if it would not."""
+    """Return how an event would change something protected; None if it would not."""
     if event.name != "PreToolUse" or event.tool in READING_TOOLS:
         return None
     for part in event.parts:
@@ -223,12 +223,12 @@ def _unread(line: str, protected: Sequence[str]) -> Iterator[str]:
 
 
 def _is_written(path: str, protected: Sequence[str], environment: Sequence[str]) -> bool:
-    """Return whether a tool that writes to a path changes what is protected."""
+    """Return whether a tool that writes to a path changes something protected."""
     return _is_protected(path, protected) or _is_program(path, environment)
 
 
 def _is_program(path: str, environment: Sequence[str]) -> bool:
-    """Return whether a path is our own program, or lies in it or its environment: the one that runs, or another one."""
+    """Return whether a path is our own program, or inside it or its environment: the running one, or another."""
     return bool(_PROGRAM.search(path)) or any(is_within(path, place) for place in (*program_places(), *environment))
 
 
@@ -241,7 +241,7 @@ def _is_protected(path: str, protected: Sequence[str]) -> bool:
 
 
 def _is_in(path: str, folder: str) -> bool:
-    """Return whether a path, which may have globs in it, can lie in a folder and is not free there."""
+    """Return whether a path, which may contain globs, can be in a folder and is not free there."""
     if is_within(path, folder):
         return not _is_free(path, folder)
     if not any(char in path for char in syntax.GLOBS):
@@ -256,7 +256,7 @@ def _is_free(path: str, folder: str) -> bool:
 
 
 def _paths(document: dict[str, Any]) -> Iterator[str]:
-    """Yield all that a tool is told and that could be a path, where it really is."""
+    """Yield the real paths of all arguments that could be a path."""
     cwd = document["cwd"]
     if "resolved_file_path" in document:
         yield document["resolved_file_path"]
@@ -349,7 +349,7 @@ class CommandLine:
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
     def _is_feeding(self) -> bool:
-        """Return whether a command that writes is told by another which files."""
+        """Return whether a command that writes gets its files from another command."""
         is_writing = any(may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self._steps)
         has_output = any(step.has_output for step in self._steps)
         return any(
@@ -396,7 +396,7 @@ class CommandLine:
             yield touched
 
     def _is_near(self, folder: str) -> bool:
-        """Return whether a folder lies above something protected, or in it."""
+        """Return whether a folder is above something protected, or in it."""
         return any(is_within(place, folder) or is_within(folder, place) for place in self._places)
 
     def _named_from(self, step: Step) -> Iterator[str]:
@@ -499,7 +499,7 @@ class CommandLine:
             yield "anyplug"
 
     def _uninstalls(self, step: Step) -> bool:
-        """Return whether a command takes our package, or what it needs, out of our environment, or builds that anew."""
+        """Return whether a command removes our package or its dependencies from our environment, or rebuilds that."""
         words = step.words
         text = " ".join(words)
         places = self._environment
@@ -529,7 +529,7 @@ class CommandLine:
             yield from (word for word in step.words if _names(word, self._protected))
 
     def _removed(self, step: Step) -> Iterator[str]:
-        """Yield the places that a command removes or changes with all that is in them."""
+        """Yield the places that a command removes or changes with their content."""
         if step.removes:
             yield from step.removed()
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
@@ -556,7 +556,7 @@ class CommandLine:
         return [step.folder] if is_meant else []
 
     def _looks_elsewhere(self, step: Step, start: str) -> bool:
-        """Return whether `find` looks for names that nothing protected below a folder has."""
+        """Return whether `find` searches names that nothing protected below a folder has."""
         words = step.words
         if {"-o", "-or", ","} & set(words):
             return False
@@ -588,7 +588,7 @@ class CommandLine:
         return self._seen[key]
 
     def _holds(self, path: str) -> bool:
-        """Return whether a path, which may have globs in it, can be a protected folder or one that it lies in."""
+        """Return whether a path, which may contain globs, can be a protected folder or a parent of one."""
         return any(_reaches(path, folder, has_dots=self._has_dots) for folder in self._held)
 
     def _only_reads(self, step: Step) -> bool:
@@ -637,7 +637,7 @@ def _names(word: str, protected: Sequence[str]) -> bool:
 
 
 def _may_be_folder(part: str) -> bool:
-    """Return whether a part of a path can stand for the folder of policies."""
+    """Return whether a part of a path can match the folder of policies."""
     if word_patterns.is_unknown(part):
         return word_patterns.is_told(part, FOLDER)
     if "{" in part and "," in part:
@@ -701,7 +701,7 @@ def _started(step: Step) -> list[str]:
 
 
 def _find_changes(step: Step) -> bool:
-    """Return whether `find` deletes what it finds, or hands it to a program that may."""
+    """Return whether `find` deletes what it finds, or passes it to a program that may."""
     words = step.words
     if step.name not in {"find", "fd"}:
         return False
@@ -730,7 +730,7 @@ def _git(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
-    """Return the places whose files a git command removes, or puts others in the place of."""
+    """Return the places whose files a git command removes or replaces."""
     command, rest = _git(step.words)
     named = [word for at, word in enumerate(rest) if not word.startswith("-") and rest[at - 1 : at] != ["-e"]]
     short = "".join(word[1:] for word in rest if word.startswith("-") and not word.startswith("--"))
@@ -765,7 +765,7 @@ def _removed_by_git(step: Step, held: Sequence[str]) -> list[str]:
 
 
 def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
-    """Yield what of the protected a pathspec of git stands for: its globs go through folders and hidden names."""
+    """Yield the protected things that a pathspec of git matches: its globs include folders and hidden names."""
     magic = _MAGIC.match(pathspec)
     pattern = pathspec[magic.end() :] if magic else pathspec
     if magic and set(magic[0]) & set("!^") | {word for word in ("exclude", "attr") if word in magic[0]}:
@@ -782,7 +782,7 @@ def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
 
 
 def _changes(name: str, word: str) -> bool:
-    """Return whether a word lets a command write or run something although by its name it only reads."""
+    """Return whether a word makes a command write or run something although by its name it only reads."""
     option = word.partition("=")[0]
     is_long = option.startswith("--")
     for known in CHANGING.get(name, ()):
@@ -793,7 +793,7 @@ def _changes(name: str, word: str) -> bool:
 
 
 def _ours(step: Step) -> list[str] | None:
-    """Return what our own program is told, if a command runs it, whatever stands before it; else None."""
+    """Return the arguments of our own program if a command runs it, whatever precedes it; else None."""
     words, start, first = step.words, step.start, step.program
     if _PYTHON.fullmatch(first) and any("anyplug" in word and " " in word for word in words):
         return ["python"]  # a script that imports us
@@ -817,7 +817,7 @@ def _ours(step: Step) -> list[str] | None:
 
 
 def _is_our_name(word: str) -> bool:
-    """Return whether a word is our program, or can be: with globs, or with parts that are not known."""
+    """Return whether a word is our program, or can be: with globs, or with unknown parts."""
     name = word.rpartition("/")[2].casefold().removesuffix(".exe")
     if name in OURS:
         return True
@@ -829,19 +829,19 @@ def _is_our_name(word: str) -> bool:
 
 
 def _is_changing(words: Sequence[str]) -> bool:
-    """Return whether words behind a program that is not known would let ours change something."""
+    """Return whether words after an unknown program would make ours change something."""
     first = next((word for word in words if not word.startswith("-")), "")
     return first in CHANGING_OURS
 
 
 def _is_trusting(words: Sequence[str]) -> bool:
-    """Return whether words would let our program accept policies, in whatever way they are cut."""
+    """Return whether words would make our program accept policies, however they are split."""
     parts = " ".join(words).casefold().split()
     return "policy" in parts and bool(TRUSTING & set(parts[parts.index("policy") :]))
 
 
 def _only_mentions(step: Step) -> bool:
-    """Return whether a command takes what it is told as text, and runs none of it."""
+    """Return whether a command treats its arguments as text, and runs none of it."""
     if step.start and any("anyplug" in word for word in step.words[: step.start]):
         return step.start == len(step.words)
     if step.program == "git":
@@ -850,7 +850,7 @@ def _only_mentions(step: Step) -> bool:
 
 
 def _runs_texts(step: Step) -> bool:
-    """Return whether a command runs texts that it is given or fed."""
+    """Return whether a command runs texts that it is passed or fed."""
     names = {word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_SHOWN]}
     if _only_mentions(step):
         return False

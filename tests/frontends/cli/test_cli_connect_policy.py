@@ -70,5 +70,5 @@ def test_doctor_names_a_copy_that_opencode_does_not_see(everywhere):
     shutil.move(IN_A_PROJECT, misplaced)
     faults = ok("doctor", "--json").json["faults"]
     assert [fault["cure"] for fault in faults if "gates nothing" in fault["what"]] == [
-        "remove it, then `anyplug connect opencode --policy`"
+        "remove it, then run `anyplug connect opencode --policy`"
     ]

@@ -27,14 +27,14 @@ def said(body=NO_VERIFY, *, rulebook="", harness="opencode", **routing):
             8,
             "error: `reason` in a decision of `deny` is no text",
         ),
-        ('deny contains "no"\n', 8, "warning: a decision of `deny` is no object"),
+        ('deny contains "no"\n', 8, "warning: a decision of `deny` is not an object"),
         ("add_context contains 7\n", 8, "error: `add_context` holds texts"),
         (
             'modify contains {"rule_id": "M", "reason": "r", "updated_input": "x"}\n',
             8,
-            "error: `updated_input` in a decision of `modify` is no object",
+            "error: `updated_input` in a decision of `modify` must be an object",
         ),
-        (f"denny contains {FINE}\n", 8, "warning: `denny` is no verb"),
+        (f"denny contains {FINE}\n", 8, "warning: `denny` is not a verb"),
         (f"denny contains {FINE}\n", 8, "did you mean `deny`?"),
         (decision("deny", when='input.tool_name == "bash"'), 8, "warning: policies know the tool `bash` as `Bash`"),
         (decision("deny", when='input.toolname == "Bash"'), 8, "did you mean `tool_name`?"),
@@ -59,11 +59,11 @@ deny contains each if {{ each := object.union({{"reason": "r"}}, {FINE}) }}
 
 
 def test_a_slip_in_the_routing_is_named():
-    assert "`bash` as `Bash`, so this is never asked" in said(tools=["bash"])
+    assert "`bash` as `Bash`, so this is never evaluated" in said(tools=["bash"])
     text = policy("opencode.p", NO_VERIFY, tools=["Bash"]).replace("required_tools", "required_tool")
     plugin_folders.write(".cupcake/policies/opencode/p.rego", text)
     done = command_line.ok("policy", "validate").out
-    assert "`required_tool` means nothing in routing; did you mean `required_tools`?" in done
+    assert "`required_tool` is unknown in routing; did you mean `required_tools`?" in done
     assert "opencode sends none of Stop" in said(events=["Stop"])
     assert "sends none" not in said(events=["Stop", "PreToolUse"])
 
@@ -90,15 +90,15 @@ def test_metadata_that_is_no_yaml_is_reported_with_its_own_line():
             4,
             "error: timeout_seconds of the signal `one`",
         ),
-        ("signals:\n  one: {command: x, timeout: 9}\n", 2, "warning: `timeout` of the signal `one` means nothing"),
-        ("\nsignal: {}\n", 2, "warning: `signal` means nothing here; did you mean `signals`?"),
+        ("signals:\n  one: {command: x, timeout: 9}\n", 2, "warning: `timeout` of the signal `one` is unknown"),
+        ("\nsignal: {}\n", 2, "warning: `signal` is unknown here; did you mean `signals`?"),
         ("builtins:\n  git_no_verify: {enabled: true}\n", 2, "warning: there is no builtin `git_no_verify`"),
         ("builtins:\n  git_block_noverify: {enabled: true}\n", 2, "did you mean `git_block_no_verify`?"),
         ("builtins:\n  protected_paths: {paths: [x]}\n", 2, "warning: the builtin `protected_paths` is off"),
         (
             "builtins:\n  protected_paths:\n    enabled: true\n    paths: [x]\n    mesage: y\n",
             5,
-            "warning: `mesage` of the builtin `protected_paths` means nothing; did you mean `message`?",
+            "warning: `mesage` of the builtin `protected_paths` is unknown; did you mean `message`?",
         ),
         ("builtins:\n  protected_paths:\n    enabled: true\n    paths: x\n", 4, "error: `paths` of the builtin"),
         ("builtins:\n  protected_paths:\n    enabled: yes please\n", 3, "error: `enabled` of the builtin"),
@@ -224,7 +224,7 @@ def test_operands_of_the_right_type_are_not_named():
 
 def test_actions_that_are_not_run_are_named():
     project({"p": policy("opencode.p", decision("deny"))}, rulebook="actions: {by_rule_id: {R1: [{command: x}]}}")
-    assert "`actions` are not run here" in command_line.ok("policy", "validate").out
+    assert "`actions` do not run here" in command_line.ok("policy", "validate").out
 
 
 @pytest.mark.parametrize("command", ["./scripts/nope.sh", "nosuchprogram --x", ""])

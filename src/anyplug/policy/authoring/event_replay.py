@@ -146,7 +146,7 @@ def _told(decision: Decision) -> tuple[Any, ...]:
 
 
 def _root_of(record: Recorded) -> str:
-    """Return the folder whose policies held for an event; empty if it does not say."""
+    """Return the folder whose policies applied to an event; empty if unknown."""
     cwd = record.event.get("cwd")
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
         return ""

@@ -172,7 +172,7 @@ def _of_rule(rule: Rule, route: Any, say: Say) -> Iterator[Remark]:
 
 
 def _given(rule: Rule) -> Iterator[Term | None]:
-    """Yield what a rule says that it decides, as far as it stands there in one piece."""
+    """Yield what a rule decides, as far as it is a literal."""
     yield rule.member
     yield rule.value
     if isinstance(rule.member, Var):
@@ -208,7 +208,7 @@ def _name(rule: Rule) -> str:
 
 
 def _kind(term: Term | None) -> str:
-    """Return what a literal is; empty for what is computed."""
+    """Return the type of a literal; empty for what is computed."""
     if isinstance(term, Scalar):
         return "text" if isinstance(term.value, str) else "scalar"
     return "object" if isinstance(term, ObjectLiteral) else ""

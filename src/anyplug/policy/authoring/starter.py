@@ -85,7 +85,7 @@ EXAMPLES: Final = """\
 
 
 def files(harness: str, *, is_own: bool = False) -> dict[str, str]:
-    """Return what is written, by path below `.cupcake`, or below the folder of the person's own policies."""
+    """Return the files by path below `.cupcake`, or below the folder of the user's own policies."""
     is_flat = is_own and harness == OURS
     policies = "" if is_flat else os.path.join("policies", harness)
     system = os.path.join(policies if is_own else "", "system", "evaluate.rego")
@@ -98,7 +98,7 @@ def files(harness: str, *, is_own: bool = False) -> dict[str, str]:
 
 
 def write(root: str, harness: str, *, is_own: bool = False) -> list[str]:
-    """Write what is not there yet; return what was written."""
+    """Write the missing files; return what was written."""
     written: list[str] = []
     os.makedirs(root, mode=0o700, exist_ok=True)
     for name, text in files(harness, is_own=is_own).items():

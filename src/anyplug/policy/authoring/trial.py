@@ -60,7 +60,7 @@ class Trial:
         return read_event(self.harness, completed(event, folder, self.harness))
 
     def refusal_by_eval(self, event: Any) -> str:
-        """Return why `anyplug eval` refuses an event as it was given; empty if it does not."""
+        """Return why `anyplug eval` refuses an event as passed; empty if it does not."""
         try:
             read_event(self.harness, event)
         except BadEvent as error:
@@ -117,7 +117,7 @@ class Trial:
 
 
 def of_place(engine: Engine, root: str, harness: str, options: Options, *, alone: bool = False) -> Trial:
-    """Return a trial of the policies that hold in a place, or of those that it has `alone`. Raises RegoErrors."""
+    """Return a trial of the policies that apply in a place, or of its own `alone`. Raises RegoErrors."""
     if alone:
         return Trial(policy_files.read(root, harness), harness, None, engine.protected(root))
     whole = policy_files.read_own(engine.global_root(options, harness), harness)
@@ -143,7 +143,7 @@ def in_force(
 
 
 def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any]:
-    """Return an event with what examples need not say."""
+    """Complete an event with what examples may omit."""
     made: dict[str, Any] = {"hook_event_name": "PreToolUse", "session_id": USUAL_SESSION, "cwd": folder, **event}
     if harness == "claude":
         made.setdefault("transcript_path", "")

@@ -129,7 +129,7 @@ def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
 
 
 def _missing(command: str, project: str) -> str:
-    """Return why a command cannot be run, as far as its first word shows that."""
+    """Return why a command cannot be run, as far as its first word shows."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -81,7 +81,7 @@ def plain_name(name: str) -> str:
 
 
 def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
-    """Return what a rulebook's builtins are made of. Raises BadRulebook for one without the list that it needs."""
+    """Return the texts of a rulebook's builtins. Raises BadRulebook for one without its required list."""
     texts: dict[str, str] = {}
     config: dict[str, dict[str, Any]] = {}
     own: set[str] = set()
@@ -112,7 +112,7 @@ def enable(wanted: dict[str, dict[str, Any]]) -> Enabled:
 
 
 def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
-    """Return the commands that enabled builtins want to run for an event."""
+    """Return the commands that enabled builtins run for an event."""
     found: list[Signal] = []
     document = event.document
     if event.name == "UserPromptSubmit":
@@ -133,7 +133,7 @@ def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
 
 
 def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
-    """Return what enabled builtins have to know of files."""
+    """Return what enabled builtins need to know about files."""
     if "enforce_full_file_read" not in config or event.tool != "Read":
         return {}
     path = event.document.get("resolved_file_path")

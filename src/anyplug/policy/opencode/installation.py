@@ -86,7 +86,7 @@ def remove(project: str | None = None) -> list[Changed]:
 
 
 def render(home: str | None = None, program: list[str] | None = None) -> str:
-    """Return the text of a copy: what is shipped, and which program and home it belongs to."""
+    """Return the text of a copy: the shipped file with its program and home."""
     known = {"version": anyplug.__version__, "home": home, "program": program or _program()}
     with open(SHIPPED, encoding="utf-8") as file:
         shipped = file.read()
@@ -101,7 +101,7 @@ def installed_copies(project: str) -> list[Copy]:
 
 
 def problems(project: str) -> list[Problem]:
-    """Return what is wrong with the copies that concern a project, for `doctor`."""
+    """Return the problems of the copies that concern a project, for `doctor`."""
     found = []
     for copy in installed_copies(project):
         again = "anyplug connect opencode --policy" + (" --global" if copy.scope == "global" else "")
@@ -121,7 +121,7 @@ def config_folder() -> str:
 
 
 def _place(project: str | None) -> str:
-    """Return the path of the copy that is there, else of the one to be."""
+    """Return the path of the existing copy, else of the one to create."""
     places = _places(project)
     return next((path for path in places if os.path.lexists(path)), places[0])
 
@@ -176,7 +176,7 @@ def _upwards(project: str) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return the words that start this very program, from wherever."""
+    """Return the command that starts this program from any folder."""
     beside = os.path.join(os.path.dirname(sys.executable), "anyplug")
     return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "anyplug"]
 

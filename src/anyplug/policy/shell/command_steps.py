@@ -91,7 +91,7 @@ class Step:
         return self.name in REMOVERS or any(word.rpartition("/")[2] in REMOVERS for word in self.words)
 
     def targets(self) -> list[str]:
-        """Return the places that a removing command is told, also those that do not look like paths."""
+        """Return the arguments of a removing command, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
         named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
         return [place for word in named for place in self.places(word)]
@@ -144,7 +144,7 @@ class Step:
         return resolved(path, self.folder)
 
     def places(self, word: str) -> list[str]:
-        """Return where a word leads: by itself, as the value of an option, and what its globs stand for."""
+        """Return where a word leads: by itself, as the value of an option, and what its globs match."""
         key = (self.folder, word, self._is_unlinking)
         if key not in self._known:
             self._known[key] = self._looked_up(word)

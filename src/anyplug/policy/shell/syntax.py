@@ -149,7 +149,7 @@ def simple_commands(command: str) -> list[Simple]:
 
 @functools.lru_cache(maxsize=4)  # policies and self-protection ask about the same command
 def read(command: str) -> Reading:
-    """Read a command."""
+    """Parse a command."""
     command = command.translate(_MARKS)
     reader = _Reader(len(command) * READS + FREE)
     found = reader.read(command)
@@ -567,7 +567,7 @@ def _choices(body: str) -> list[str]:
 
 
 def path_words(command: str) -> list[str]:
-    """Return the words after the first that look like paths, without what a glob begins."""
+    """Return the words after the first that look like paths, up to a glob."""
     return [_before_glob(word) for word in _split(command)[1:] if is_path(word)]
 
 

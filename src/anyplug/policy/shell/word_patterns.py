@@ -22,12 +22,12 @@ _GATED: Final = (f"{os.sep}.claude{os.sep}", f"{os.sep}.opencode{os.sep}")
 
 
 def is_unknown(text: str) -> bool:
-    """Return whether a text has parts that nobody can tell."""
+    """Return whether a text has unknown parts."""
     return UNKNOWN in text or MADE in text
 
 
 def is_open(text: str) -> bool:
-    """Return whether a text may stand for several others, and something in it is known."""
+    """Return whether a text may match several others, and something in it is known."""
     return MADE in text or (is_unknown(text) and bool(_OPEN.sub("", text).strip("/.")[:1] or "." in text))
 
 
@@ -46,7 +46,7 @@ def _without_brackets(part: str) -> str:
 
 
 def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool, has_dots: bool) -> bool:
-    """Return whether a word, as given and as seen from the root, may stand for a place or something in it, and says so.
+    """Return whether a word, as given and as an absolute path, may match a place or its content, and says so.
 
     `removes`: parents of the place count, too. `has_moved`: the line changed its folder before.
     """
@@ -86,7 +86,7 @@ def _telling(place: str) -> tuple[str, ...]:
 
 
 def is_of_project(place: str) -> bool:
-    """Return whether a place lies in a project, where words that are not known are everyday."""
+    """Return whether a place is in a project, where unknown words are common."""
     name = os.path.basename(place)
     is_gate = name.startswith((".cupcake", ".opencode", "opencode.json")) or any(inner in place for inner in _GATED)
     return is_gate and os.path.dirname(place) != os.path.expanduser("~")

@@ -243,7 +243,7 @@ class Values:
 
 
 def is_composable(fragments: Iterable[str]) -> bool:
-    """Return whether a protected name can be put together from texts."""
+    """Return whether a protected name can be composed from texts."""
     texts = {text.casefold() for text in fragments if text}
     for name in NAMES:
         reached = {0}
