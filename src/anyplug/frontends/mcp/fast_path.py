@@ -3,6 +3,9 @@
 The lane opens when the SDK has settled the connection's era. It takes only requests that it understands to the last
 field; whatever has one more, or one of another type, goes to the SDK, and so does everything that is no such request.
 So validation, its errors and all that is rare happen in one place, and nobody can tell from outside who answered.
+
+`python -m bench mcp` measures it in the row "call over MCP, bare lines". Without it the server takes 2.2 ms of CPU time
+for a call, with it 1.2 ms.
 """
 
 import logging
