@@ -1,9 +1,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+SDK_COPIES := examples/careful/anyplug_ext.py examples/pomodoro/anyplug_ext.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture docs lock setup clean vendor
+.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture docs lock setup clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +58,7 @@ docs: setup ## write the generated pages of docs/reference
 picture: setup ## draw docs/demo.svg
 	$(BIN)/anyplug demo --svg docs/demo.svg
 
-setup: $(READY) ## create .venv from the locked requirements
+setup: $(READY) $(SDK_COPIES) ## create .venv from the locked requirements
 
 # Node is the system's where it is new enough, else the one from PyPI.
 $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
@@ -69,9 +70,9 @@ $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
 		$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/node.txt
 	touch $(READY)
 
-# The SDK for extensions is one file, and each example that uses it carries a copy.
-vendor: ## copy the extension SDK into the examples that use it
-	for example in pomodoro careful; do cp src/anyplug/ext/__init__.py examples/$$example/anyplug_ext.py; done
+# As scripts/copy_sdk.py does when the package is built or installed; here for when the SDK has changed since.
+$(SDK_COPIES): src/anyplug/ext/__init__.py
+	cp $< $@
 
 # Names the exact versions that development uses; the package itself has only lower bounds.
 lock: ## pin the exact versions of the development requirements
@@ -81,4 +82,4 @@ lock: ## pin the exact versions of the development requirements
 		--generate-hashes --no-emit-index-url --no-header --no-annotate - --output-file requirements/node.txt
 
 clean: ## remove everything that the other targets created
-	rm -rf .venv .clients dist build .mypy_cache .ruff_cache .pytest_cache bench/results
+	rm -rf .venv .clients dist build .mypy_cache .ruff_cache .pytest_cache bench/results $(SDK_COPIES)

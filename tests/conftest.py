@@ -32,7 +32,11 @@ from random_examples import at_most
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 # To rewrite the asserts of all tests takes each worker ten seconds: keep the result, also where Python is told not to.
 sys.dont_write_bytecode = False
-hypothesis.settings.register_profile("anyplug", max_examples=at_most(hypothesis.settings().max_examples))
+hypothesis.settings.register_profile(
+    "anyplug",
+    max_examples=at_most(hypothesis.settings().max_examples),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # which says only that the machine is busy
+)
 hypothesis.settings.load_profile("anyplug")
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 

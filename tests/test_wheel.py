@@ -21,6 +21,9 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     with ZipFile(wheel) as packed:
         assert {f"anyplug/formats/workbench/{name}" for name in IN_NODE} <= set(packed.namelist())
         assert "anyplug/policy/opencode/anyplug-policy.js" in packed.namelist()
+        for example in "careful", "pomodoro":
+            copied = packed.read(f"anyplug/examples/{example}/anyplug_ext.py")
+            assert copied == packed.read("anyplug/ext/__init__.py")
         assert {f"anyplug/policy/builtins/{name}.rego" for name in (*TABLE, "shared")} <= set(packed.namelist())
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -6,7 +6,7 @@ import time
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import plugin_folders
@@ -160,7 +160,6 @@ def test_values_are_written_as_javascript_writes_them(value, text):
     assert stringify(value) == text
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # which says that the machine is busy
 @given(value=VALUES)
 def test_what_is_written_reads_as_the_same_value(value):
     written, wanted = (json.loads(text, parse_int=float) for text in (stringify(value), json.dumps(value)))

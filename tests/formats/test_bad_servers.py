@@ -10,6 +10,7 @@ import pytest
 
 import bad_habits
 import processes
+from anyplug.formats.mcp import client
 from conditions import until
 from conftest import HABITS
 
@@ -44,6 +45,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "is-error": ("tool_error", "^no such city$", ""),
     "floods-notifications": ("", "^done$", ""),
     "floods-list-changed": ("", "^done$", ""),
+    "floods-large-lists": ("", "^done$", ""),
     "huge-result": ("", "^x$", ""),
     "list-fails": (NEVER_UP, "", "server 'list-fails': it does not list its tools: the index is lost"),
     "list-hangs": (NEVER_UP, "", r"was not ready within 2s"),
@@ -182,6 +184,15 @@ async def test_a_list_that_changes_all_the_time_is_not_asked_for_all_the_time(ha
         assert (await h.call(act("floods-list-changed"))).text == "done"
         await anyio.sleep(0.5)
     assert 2 <= len(heard("floods-list-changed", "tools/list")) < 20
+
+
+async def test_a_list_that_takes_long_to_read_is_asked_for_less_often(habits, heard, monkeypatch):
+    monkeypatch.setattr(client, "CALM_TIMES", 1e9)  # whatever it took, the longest pause follows
+    async with habits("floods-large-lists") as h:
+        for _ in range(5):
+            assert (await h.call(act("floods-large-lists"))).text == "done"
+            await until(lambda: len(heard("floods-large-lists", "tools/list")) >= 2)
+    assert len(heard("floods-large-lists", "tools/list")) == 2  # when it started, and after the first change
 
 
 async def test_a_call_that_is_given_up_is_taken_back(habits, heard):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -36,7 +37,8 @@ def test_a_second_connection_of_a_process_takes_no_locks_of_the_first_away(tmp_p
     second.run(WRITE, "5")
     first.close()
     second.close()
-    assert Store(path).rows(READ) == [(str(number),) for number in range(1, 6)]
+    with closing(Store(path)) as again:
+        assert again.rows(READ) == [(str(number),) for number in range(1, 6)]
 
 
 def test_a_store_that_cannot_be_made_says_so(tmp_path):

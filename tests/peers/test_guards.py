@@ -1,5 +1,6 @@
 """Interception: guards block, rewrite and note calls of every format; silence and absence mean what the person set."""
 
+import contextlib
 import functools
 import json
 import os
@@ -531,11 +532,11 @@ async def test_a_guard_that_somebody_switches_on_guards_the_next_call(zot, host,
         for entry in h.plugins:
             await h.approve(entry.plugin, always=True)
         guard = h.snapshot.plugin("guard").plugin
-        elsewhere = Catalog(h.catalog.home, roots=[root]).approvals  # as another process has them
         texts = []
-        for on in (False, True):
-            elsewhere.enable(guard, on=on)
-            texts.append((await h.call("target", {"a": 1})).text)
+        with contextlib.closing(Catalog(h.catalog.home, roots=[root])) as elsewhere:  # as another process has it
+            for on in (False, True):
+                elsewhere.approvals.enable(guard, on=on)
+                texts.append((await h.call("target", {"a": 1})).text)
     assert texts == ['{"a": 1}', "no"]
 
 

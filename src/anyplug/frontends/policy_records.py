@@ -17,8 +17,9 @@ LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote the agen
 
 
 def recorder(home: Home, settings: Settings) -> RecordRefusal:
-    """Return a function that records refusals in the home's audit. The database is opened with the first."""
-    trail = Audit(Store(home.store), home.second_head(settings))
+    """Return a function that records refusals in the home's audit. The database is open only while one is written."""
+    store = Store(home.store)
+    trail = Audit(store, home.second_head(settings))
 
     def record(refused: Refused) -> str:
         at = time.time_ns() // 1000
@@ -42,6 +43,8 @@ def recorder(home: Home, settings: Settings) -> RecordRefusal:
             trail.end(entry)
         except StoreError as error:
             return f"warning: this refusal is not in the audit: {error.message}"
+        finally:
+            store.close()
         return ""
 
     return record

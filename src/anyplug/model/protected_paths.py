@@ -169,14 +169,15 @@ TABLE: tuple[Entry, ...] = (
                ".julia/config .ammonite .lein .sbt .cursor-server .rye .elan .atuin .gvm .phpbrew .phpenv .swiftly "
                ".swiftenv .swiftpm .local/share/cargo .local/share/rustup .local/share/swiftly .local/share/rtx "
                ".local/share/fnm .local/share/nvm .local/share/asdf .local/share/proto .local/share/pyenv "
-               ".local/share/go .local/share/virtualenvs .local/share/jupyter .virtualenvs .node_modules "
+               ".local/share/go/bin .local/share/virtualenvs .local/share/jupyter .virtualenvs .node_modules "
                ".node_libraries .tclshrc .wishrc .tkshrc .gitk .sbclrc .ccl-init.lisp .clisprc* .cmucl-init* .eclrc "
                ".guile .racketrc .mongoshrc.js .mongorc.js .mongosh .gnuplot .maxima .octave* "
-               ".mpv .local/share/mpv .cache/nvim .cache/pre-commit .cache/prek .cache/vim .local/state/nvim "
+               ".mpv .local/share/mpv .cache/nvim/luac .cache/pre-commit .cache/prek .cache/vim .local/state/nvim "
                ".local/share/vim .local/share/emacs .local/share/helix .local/share/zed .local/share/code-server "
                ".vscode-server* .cache/pypoetry/virtualenvs .local/share/pypoetry .local/share/hatch .nimble/bin "
-               ".stack/bin .local/share/gem .gem .mix .kerl .kiex .tfenv .tgenv .jabba .jbang "
-               ".perlbrew perl5 .plenv .luaver .aqua .local/share/aquaproj-aqua .proto .arkade .cabal/config "
+               ".stack/bin .local/share/gem .gem/ruby .mix .kerl .kiex .tfenv .tgenv .jabba .jbang "
+               ".perlbrew perl5/bin perl5/lib perl5/perlbrew .plenv .luaver .aqua "
+               ".local/share/aquaproj-aqua .proto .arkade .cabal/config "
                ".ghc .stack/config.yaml .nodebrew .nodist .spack .guix-profile .local/share/coursier"),
         "programs, and code that programs load when they start",
     ),

