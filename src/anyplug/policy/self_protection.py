@@ -24,6 +24,7 @@ from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Step
 from anyplug.policy.shell.line_changes import (
     READERS,
     READING_GIT,
+    SEARCHING,
     UNKNOWN,
     CommandLine,
     Guarded,
@@ -62,7 +63,10 @@ USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego", "settings.toml")
 FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which our program is recognised
 GATES: Final = (".claude/settings.json", ".claude/settings.local.json", ".opencode", "opencode.json", "opencode.jsonc")
 TRUSTING: Final = frozenset({"trust", "init"})
-KILLING: Final = frozenset({"kill", "pkill", "killall", "skill"})
+KILLING: Final = frozenset({"kill", "pkill", "killall", "skill", "killall5", "fuser"})
+FINDING: Final = frozenset({"pgrep", "pidof"})  # whose output names processes
+OUR_PROCESSES: Final = ("anyplug",)
+OUR_COMMAND: Final = "python3 -m anyplug serve"
 RENAMING: Final = frozenset({"alias", "hash", "ln", "cp", "install", "mv", "link", "function"})
 INTERPRETERS: Final = frozenset(  # run texts in languages of their own, in which commands can be started
     {
@@ -88,6 +92,11 @@ _INSTALLING: Final = re.compile(r"\b(?:pip[0-9.]*|uv|pipx|conda|poetry|pdm|easy_
 _BUILDING: Final = re.compile(r"-m venv\b|\buv venv\b|\bvirtualenv\b|\bensurepip\b")
 _PROGRAM: Final = re.compile(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packages/anyplug(?:-[^/]*)?(?:/|$))")
 _PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
+_SIGNAL: Final = re.compile(r"-(?:SIG)?[A-Z][A-Z0-9]{2,}")
+_ALL: Final = re.compile(r"-0*1")  # every process that there is
+_BY_USER: Final = re.compile(r"-[A-Za-z]*[uUgG]|--(?:eu|u|g)")
+_WHOLE: Final = re.compile(r"-[A-Za-z]*f|--full")
+_VALUED_KILLING: Final = re.compile(r"-[A-Za-z]*[uUgGPstFdon]|--(?:signal|euid|uid|group|parent|session|terminal|user)")
 _PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
@@ -115,7 +124,7 @@ class OwnFiles(Guarded):
 
     def __init__(self, cwd: str, protected: Sequence[str], folders: Sequence[str] = ()) -> None:
         self.folders = protected
-        self._environment = environment_places(cwd)  # that our program runs from, if it is its own
+        self._environment = environment_places(cwd, protected)  # that our program runs from, if it is its own
         self.held = list(dict.fromkeys((*protected, *_gates(cwd, protected), *self._environment)))
         gates = (place for folder in (cwd, *folders) for place in _gate_places(folder, protected))
         self.places = list(dict.fromkeys((*self.held, *gates)))
@@ -200,10 +209,10 @@ class OwnFiles(Guarded):
             is_unknown = word_patterns.is_unknown(step.program) or not step.program or step.program.startswith("$")
             if is_unknown and (_is_trusting(behind) or (is_mentioned and _is_changing(behind))):
                 yield shown
+            if self._kills(step, line, is_mentioned=is_mentioned):
+                yield shown
             if not is_mentioned:
                 continue
-            if step.program in KILLING or (step.program in syntax.PREFIXES and KILLING & set(words)):
-                yield shown
             if step.program in renamed and not _only_looks(behind):
                 yield shown
             if step.program in RENAMING:
@@ -212,6 +221,28 @@ class OwnFiles(Guarded):
                 yield shown
         if is_mentioned and _CALLING.search(text) and any(_runs_texts(step) for step in line.steps):
             yield "anyplug"
+
+    def _kills(self, step: Step, line: CommandLine, *, is_mentioned: bool) -> bool:
+        """Whether a command ends our processes: by a pattern that fits them, or together with all others."""
+        words = [word for word in step.words if not _SIGNAL.fullmatch(word)]
+        finding_programs = FINDING | (SEARCHING if any(one.program == "ps" for one in line.steps) else set())
+        at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in KILLING | finding_programs), -1)
+        if at < 0 or (at != step.start and step.program not in syntax.PREFIXES):
+            return False
+        name, behind = words[at].rpartition("/")[2], words[at + 1 :]
+        if name in finding_programs and not any(KILLING & set(one.words) for one in line.steps):
+            return False
+        if name == "killall5" or (name == "kill" and any(map(_ALL.fullmatch, behind[1:]))):
+            return True
+        if name in KILLING and is_mentioned:
+            return True
+        patterns = _process_patterns(behind)
+        if name in {"kill", "fuser"}:
+            return False
+        if not patterns:
+            return any(map(_BY_USER.match, behind))
+        told = (*OUR_PROCESSES, OUR_COMMAND) if any(map(_WHOLE.match, behind)) else OUR_PROCESSES
+        return any(_matches(pattern, process) for pattern in patterns for process in told)
 
     def _uninstalls(self, step: Step, line: CommandLine) -> bool:
         """Whether a command takes our package, or what it needs, out of our environment, or builds that anew."""
@@ -283,6 +314,26 @@ def _ours(step: Step) -> list[str] | None:
         if runs or next(iter(rest), "") in CHANGING_OURS:
             return rest or ["-"]  # what is read from elsewhere, as `xargs` does, is not known
     return None
+
+
+def _process_patterns(words: Sequence[str]) -> list[str]:
+    """Return the patterns that `pkill` and its like are given."""
+    return [
+        word
+        for at, word in enumerate(words)
+        if not word.startswith("-") and not (at and _VALUED_KILLING.fullmatch(words[at - 1]))
+    ]
+
+
+def _matches(pattern: str, process: str) -> bool:
+    """Whether a pattern finds a process; one that nobody can read does."""
+    known = word_patterns.known(pattern)
+    if word_patterns.is_unknown(pattern):
+        return len(known) >= FEWEST_KNOWN and known in process
+    try:
+        return len(pattern) > LONGEST_GLOB or re.search(pattern, process) is not None
+    except re.error:
+        return pattern in process
 
 
 def _is_our_name(word: str) -> bool:

@@ -8,6 +8,7 @@ import glob
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -41,6 +42,7 @@ FEEDING: Final = frozenset(
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 _FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
 MOST_SHOWN: Final = 4  # words of a command that is refused
+_MODULE: Final = re.compile(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = re.compile(r"[=@:<,]")  # behind these, a word may name a file: `if=x`, `@x`, `HEAD:x`
@@ -189,7 +191,9 @@ class Step:
             if not _SKIPPING.match(word):
                 attached = _ATTACHED.match(word)
                 whole = () if word.startswith("-") else (word,)
-                inside = (word[found.end() :] for found in _INSIDE.finditer(word, 0, LONGEST_GLOB))
+                inside = [word[found.end() :] for found in _INSIDE.finditer(word, 0, LONGEST_GLOB)]
+                if inside:  # also what ends at one, as in `-v FILE:/x` and `source=FILE,target=/x`
+                    inside += [part for part in _INSIDE.split(word[:LONGEST_GLOB]) if syntax.is_path(part)]
                 texts |= dict.fromkeys((*whole, *inside, *((word[attached.end() :],) if attached else ())))
         for text in texts:
             if text and len(text) <= LONGEST_PATH and not any(char in text for char in syntax.BLANKS):
@@ -269,7 +273,21 @@ def _told(step: Step, line: Line) -> Iterator[str]:
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
     elif step.paths and _is_made(step, line):
         yield from line.printed
-    yield from told_texts.of(step.words, step.folder, line.printed if is_fed else ())
+    is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
+    yield from told_texts.of(step.words, step.folder, line.printed if is_fed and not is_module else ())
+    yield from _aliased(step, line)
+
+
+def _aliased(step: Step, line: Line) -> Iterator[str]:
+    """Return what an alias stands for, where it is made and where it is used."""
+    if step.program == "alias":
+        yield from (word.partition("=")[2] for word in step.words[step.start + 1 :])
+        return
+    for one in line.steps:
+        for word in one.words[one.start + 1 :] if one.program == "alias" else ():
+            name, equals, value = word.partition("=")
+            if equals and name == step.program:
+                yield f"{value} {shlex.join(step.words[step.start + 1 :])}"
 
 
 def _is_made(step: Step, line: Line) -> bool:

@@ -65,6 +65,7 @@ _SED_READING: Final = re.compile(  # a script that prints, deletes and replaces 
     r"(?:(?:[0-9$]+|/(?:\\.|[^/\\])*/)?(?:,(?:[0-9$+~]+|/(?:\\.|[^/\\])*/))?!?"
     r"(?:[pdq=]|s(?P<by>[/|#,@])(?:\\.|(?!(?P=by))[^\\\n])*(?P=by)(?:\\.|(?!(?P=by))[^\\\n])*(?P=by)[gpiI0-9]*)[ ;]*)"
 )
+_ONLY_GLOBS: Final = re.compile(r"(?:\./)?[*?]+")
 _SED_OPTION: Final = re.compile(r"-[nErsuz]+")
 _AWK_CHANGING: Final = re.compile(r"[>|@]|system|^-[ifodp]|^--")
 
@@ -385,7 +386,7 @@ def _told(step: Step) -> list[str]:
     """Return the paths that a command is given; `*` alone says something only if it writes the files that it names."""
     if may_write(step) or step.removes:
         return step.paths
-    named = (word for word in step.words[1:] if syntax.is_path(word) and word_patterns.known(word.strip("./")))
+    named = (word for word in step.words[1:] if syntax.is_path(word) and not _ONLY_GLOBS.fullmatch(word))
     return [place for word in named for place in step.places(word)]
 
 
