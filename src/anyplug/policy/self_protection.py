@@ -232,7 +232,7 @@ class OwnFiles(Guarded):
         name, behind = words[at].rpartition("/")[2], words[at + 1 :]
         if name in finding_programs and not any(KILLING & set(one.words) for one in line.steps):
             return False
-        if name == "killall5" or (name == "kill" and any(map(_ALL.fullmatch, behind[1:]))):
+        if name == "killall5" or (name == "kill" and any(map(_ALL.fullmatch, step.words[at + 2 :]))):
             return True
         if name in KILLING and is_mentioned:
             return True

@@ -74,6 +74,7 @@ class Step:
         self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
         self.links = links or {}  # made earlier in the line: where they lead
+        self.raw: list[str] = []  # its words with their brackets, which `words` has as patterns
         self.has_output = False  # of another command among its words
         self.read: list[str] = []  # files behind `<`
         self.at = 0  # which of the line's commands it is
@@ -212,6 +213,8 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
         for one in reading.commands
         for word in one.words
     )
+    runs_file = any(os.sep in word for one in reading.commands for word in one.words[:1])
+    is_fed |= runs_file and any(one.writes for one in reading.commands)
     printed = values.printed(reading.commands) if is_fed else []
     steps: list[Step] = []
     links: dict[str, str] = {}
@@ -229,8 +232,9 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
         for place in folders.at(simple):
             for first in values.first_words(written[0]) if given else [[]]:
                 whole = _with_input([*first, *words], printed)
-                whole = list(map(word_patterns.simplified, whole))
+                raw, whole = whole, list(map(word_patterns.simplified, whole))
                 step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                step.raw = raw
                 step.has_output = bool(simple.marked)
                 step.read = [part for word in simple.reads for part in values.of(word)]
                 step.at = at
@@ -265,16 +269,19 @@ def _told(step: Step, line: Line) -> Iterator[str]:
     runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot behind other words is a folder
     rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
     is_fed = not rest or all(map(_FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
+    is_fed |= step.program in told_texts.EDITORS | told_texts.SHELLED
     if step.program == "." or any(name in runs for name in names[: step.start + MOST_SHOWN]):
         yield " ".join(rest)
         is_run = not rest or bool(_FED_FILE.fullmatch(rest[0])) or names[step.start] not in syntax.SHELLS
         if is_run or _is_made(step, line):
             yield from line.printed
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
-    elif step.paths and _is_made(step, line):
+    elif (step.paths or any(os.sep in word for word in step.words[step.start : step.start + 1])) and _is_made(
+        step, line
+    ):
         yield from line.printed
     is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
-    yield from told_texts.of(step.words, step.folder, line.printed if is_fed and not is_module else ())
+    yield from told_texts.of(step.raw or step.words, step.folder, line.printed if is_fed and not is_module else ())
     yield from _aliased(step, line)
 
 

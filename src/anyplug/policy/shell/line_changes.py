@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anyplug.policy.paths import expanded, is_link, is_within, resolved
-from anyplug.policy.shell import command_steps, destinations, syntax, unpacking, word_patterns
+from anyplug.policy.shell import command_steps, destinations, sed_scripts, syntax, unpacking, word_patterns
 from anyplug.policy.shell.command_steps import (
     ASSIGNMENT,
     LONGEST_GLOB,
@@ -61,12 +61,7 @@ _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 _MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
 _SED_WRITING: Final = re.compile(r"[wW][ \t]*(?=[^\s])")
-_SED_READING: Final = re.compile(  # a script that prints, deletes and replaces lines, and writes no file
-    r"(?:(?:[0-9$]+|/(?:\\.|[^/\\])*/)?(?:,(?:[0-9$+~]+|/(?:\\.|[^/\\])*/))?!?"
-    r"(?:[pdq=]|s(?P<by>[/|#,@])(?:\\.|(?!(?P=by))[^\\\n])*(?P=by)(?:\\.|(?!(?P=by))[^\\\n])*(?P=by)[gpiI0-9]*)[ ;]*)"
-)
 _ONLY_GLOBS: Final = re.compile(r"(?:\./)?[*?]+")
-_SED_OPTION: Final = re.compile(r"-[nErsuz]+")
 _AWK_CHANGING: Final = re.compile(r"[>|@]|system|^-[ifodp]|^--")
 
 
@@ -361,25 +356,9 @@ class CommandLine:
 
 def _is_reading_sed(words: Sequence[str]) -> bool:
     """Whether `sed` only prints: its scripts can write files and run things, unless they are known not to."""
-    scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"-e", "-ne"}]
-    named = [word for word in words if not word.startswith("-")]
-    options = [word for word in words if word.startswith("-") and word not in {"-e", "-ne"}]
-    if not all(map(_SED_OPTION.fullmatch, options)):
-        return False
-    scripts = scripts or named[:1]
-    return bool(scripts) and all(_is_reading_script(script) for script in scripts)
-
-
-def _is_reading_script(script: str) -> bool:
-    at = 0
-    for _ in range(MOST_READ):
-        found = _SED_READING.match(script, at)
-        if found is None or len(script) > LONGEST_GLOB:
-            return False
-        at = found.end()
-        if at == len(script):
-            return True
-    return False
+    found = sed_scripts.scripts(words)
+    read = [None] if not found else [sed_scripts.actions(script) for script in found]
+    return all(one is not None and all(action.kind == "r" for action in one) for one in read)
 
 
 def _told(step: Step) -> list[str]:

@@ -6,12 +6,14 @@ such a text reads or writes is returned as a shell would name it: `sed p FILE`, 
 programs that put their texts together in other ways are not followed.
 """
 
+import itertools
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.policy.shell import sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
@@ -49,10 +51,8 @@ _AWK_COMMAND: Final = re.compile(
     r"""\|&?\s*"((?:\\.|[^"\\])*)"|"((?:\\.|[^"\\])*)"\s*\|&?|system\s*\(\s*"((?:\\.|[^"\\])*)\""""
 )
 _AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
-_SED_FILE: Final = re.compile(r"(?:(?<![A-Za-z_])|(?<=\Wg)|(?<=\Wp))([rRwW])[ \t]*([^\s;}][^\n]*)")
-_SED_RUNS: Final = re.compile(r"(?:^|[\n;{}0-9$/!,~ \t])e[ \t]+([^\n]+)")
-_SED_REPLACES: Final = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[a-zA-Z0-9]*e", re.DOTALL)
-_SHELLED: Final = re.compile(r"(?:^|[\s;|])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
+_SED_ACTION: Final = re.compile(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
+_SHELLED: Final = re.compile(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
 _MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
 _PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
 
@@ -79,12 +79,17 @@ def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[s
     elif name.startswith("git-"):
         yield shlex.join(["git", name.removeprefix("git-"), *rest])
     elif name == "sed":
-        for word in rest:
+        found = sed_scripts.scripts(rest)
+        for word in rest if found is None else found:
             yield from _sed(word)
     elif name in AWKS:
         for word in rest:
             yield from _awk(word, folder)
     elif name in EDITORS or name in SHELLED:
+        quoted = (found for text in (*rest, *fed) for found in _STRING.finditer(text[:LONGEST]))
+        yield from itertools.islice(
+            (text for one in quoted for text in one.groups() if text and " " in text), MOST_STRINGS
+        )
         texts = [word.removeprefix("+").removeprefix("--cmd=") for word in (*rest, *fed)]
         yield from (found[1] for text in texts for found in _SHELLED.finditer(text[:LONGEST]))
         for text in texts if name in EDITORS else ():
@@ -146,12 +151,11 @@ def _setting(key: str, value: str) -> Iterator[str]:
 
 def _sed(script: str) -> Iterator[str]:
     """Return the files that a script of `sed` reads and writes, and the commands that it runs."""
-    script = script[:LONGEST]
-    for command, file in (found.groups() for found in _SED_FILE.finditer(script)):
-        name = shlex.quote(file.strip())
-        yield f"sed p x > {name}" if command in "wW" else f"sed p {name}"
-    yield from (found[1] for found in _SED_RUNS.finditer(script))
-    yield from (found[2] for found in _SED_REPLACES.finditer(script))
+    found = sed_scripts.actions(script)
+    if found is None:  # what may be a command or a file, wherever it stands
+        found = (sed_scripts.Action(one[1].lower(), one[2]) for one in _SED_ACTION.finditer(script[:LONGEST]))
+    for kind, text in found:
+        yield text if kind == "e" else f"sed p x > {shlex.quote(text)}" if kind == "w" else f"sed p {shlex.quote(text)}"
 
 
 def _awk(program: str, folder: str) -> Iterator[str]:
