@@ -177,6 +177,17 @@ CHANGING = [
     "rm $x.lock",
     "python3 - <<'E'\nopen('src/locked.txt', 'w')\nE",
     "mv src other",
+    "fd locked -x rm",
+    "fd -e txt -X rm",
+    "rg -l old src | xargs rm",
+    "git ls-tree -r --name-only HEAD | xargs rm",
+    "git diff --name-only HEAD~3 | xargs rm",
+    "cd dd && find . | cpio -pdu ..",
+    "python3 -c \"import shutil; shutil.rmtree('src')\"",
+    "python3 -c \"from pathlib import Path; (Path('src') / 'locked.txt').write_text('')\"",
+    "python3 -c \"import tarfile; tarfile.open('s.tar').extractall()\"",
+    "node -e \"fs.rmSync('src', {recursive: true})\"",
+    "mount -t tmpfs none src",
 ]
 LEAVING = [
     "tar xf fine.tar",
@@ -206,6 +217,11 @@ LEAVING = [
     'echo hi > "$name.txt"',
     "psql -c 'select * from t' > out.txt",
     "npm test -- src",
+    "fd -e pyc -X rm",
+    "rg -l TODO src | xargs sed -i s/TODO/x/",
+    "git diff --name-only | xargs ruff check",
+    "python3 -c \"import shutil; shutil.rmtree('build')\"",
+    "mount | grep x",
     "ruff format .",
 ]
 

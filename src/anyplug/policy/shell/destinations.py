@@ -90,7 +90,7 @@ def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
             named.append(word)
     if name in {"cpio", "pax"}:
         into = [word for word in named[-1:] if name == "cpio" or len(named) > 1] or ["."]
-        named = []
+        named = ["."] if name == "cpio" and any(re.match(r"-[a-zA-Z]*p", word) for word in rest) else []
     if not into:
         if name == "ln" and len(named) == 1:
             into = ["."]

@@ -41,6 +41,7 @@ SEARCHING: Final = frozenset({"grep", "rg", "ag", "egrep", "fgrep"})
 AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
 PACKERS: Final = {"zip": re.compile(r"-[A-Za-z]*m|--move$"), "7z": re.compile(r"-sdel$"), "rar": re.compile(r"m[fr]?$")}
 SQUEEZERS: Final = frozenset({"gzip", "gunzip", "bzip2", "xz", "zstd", "lz4", "compress"})  # put another file in place
+MOUNTERS: Final = frozenset({"mount", "umount", "bindfs", "fusermount"})  # hide what lies in a folder, or show it
 NOWHERE: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})  # where writing changes no file
 UNKNOWN: Final = syntax.UNKNOWN  # also stands for the value of a variable that the line does not set
 MOST_FILES: Final = 2_000  # whose names are compared with what `find` looks for
@@ -262,19 +263,22 @@ class CommandLine:
         if step.name == "git":
             yield from _removed_by_git(step, self._guarded)
             yield from self._listed_by_git(step)
-        if _packs_away(step):
+        if _packs_away(step) or step.program in MOUNTERS:
             yield from step.targets()
 
     def _listed_by_git(self, step: Step) -> list[str]:
         """Return the folder whose files git tells to a command that changes them."""
         command, rest = git_command(step.words)
-        if command not in {"ls-files", "grep"} or not self._is_fed:
-            return []
         options = "".join(word for word in rest if word.startswith("-"))
+        is_listing = command in {"ls-files", "ls-tree", "grep", "status"} or "--name-" in options
+        if not is_listing or not self._is_fed:
+            return []
         named = [word for word in rest if not word.startswith("-")]
         if command == "grep":
             is_meant = bool(_LISTS_FILES.search(" ".join(rest))) and self._is_found(named[:1], step.folder)
-        elif named:
+        elif command not in {"ls-files", "ls-tree"}:
+            is_meant = any(one.removes for one in self.steps)
+        elif named and command == "ls-files":
             names = _names_in(self._guarded, self._guarded.folders)
             bases = [word.rpartition("/")[2] for word in named]
             is_meant = any(_is_named(name, pattern, "-name") for pattern in bases for name in names)
@@ -297,6 +301,12 @@ class CommandLine:
     def _looks_elsewhere(self, step: Step, start: str) -> bool:
         """Whether `find` looks for names that nothing protected below a folder has."""
         words = step.words
+        if step.name in {"fd", "rg", "ag"} and not _HIDDEN.search(" ".join(words)):
+            below = [os.path.relpath(place, start) for place in self._guarded.held if is_within(place, start)]
+            if not any(all(part == "." or part[:1] != "." for part in one.split(os.sep)) for one in below):
+                return True
+        if step.name == "fd" and self._guarded.has_known_contents:
+            return not _found_by_fd(words, _names_in(self._guarded, self._guarded.held))
         if {"-o", "-or", ","} & set(words):
             return False
         asked = [
@@ -458,8 +468,6 @@ def _started(step: Step) -> list[str]:
     """Give the places at which `find` or `ls` begins."""
     words: list[str] = []
     if step.name == "fd" or step.name in SEARCHING:  # a pattern comes first; hidden folders are left out by some
-        if step.name in {"fd", "rg", "ag"} and not _HIDDEN.search(" ".join(step.words)):
-            return []
         ends = next((at for at, word in enumerate(step.words) if word in {"-x", "-X", "--exec", "--exec-batch"}), None)
         words = [word for word in step.words[1:ends] if not word.startswith("-")][1:]
         return [resolved(expanded(word, step.folder), step.folder) for word in words or ["."]]
@@ -469,6 +477,20 @@ def _started(step: Step) -> list[str]:
         if not word.startswith("-"):
             words.append(word)
     return [resolved(expanded(word, step.folder), step.folder) for word in words or ["."]]
+
+
+def _found_by_fd(words: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether `fd` looks for something that has one of some names."""
+    ends = next((at for at, word in enumerate(words) if word in {"-x", "-X", "--exec", "--exec-batch"}), len(words))
+    endings = [words[at + 1] for at, word in enumerate(words[: ends - 1]) if word in {"-e", "--extension"}]
+    named = [word for word in words[1:ends] if not word.startswith("-") and word not in endings]
+    pattern = named[0] if named else ""
+    if endings:
+        names = [name for name in names if name.endswith(tuple(f".{ending.lstrip('.')}" for ending in endings))]
+    try:
+        return any(re.search(pattern, name, re.IGNORECASE) for name in names)
+    except re.error:
+        return True
 
 
 def _find_changes(step: Step) -> bool:

@@ -31,6 +31,7 @@ SHORT_OPTIONS: Final = {"tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", 
 CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
 MOST_STRINGS: Final = 64  # of one program
 MOST_BEFORE: Final = 12  # words before a program that another one runs
+LONGEST_NAME: Final = 256  # characters of a text that is looked for as a file
 LONGEST: Final = 4096  # characters of a text in another language
 _OPTION: Final = re.compile(
     r"--(?:\w+-)*(?:exec|extcmd|command|cmd|action|script|program|filter|pager|editor|shell|rsh|run|pack|eval|call)"
@@ -54,6 +55,9 @@ _AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
 _SED_ACTION: Final = re.compile(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
 _SHELLED: Final = re.compile(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
 _MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
+_REMOVING: Final = re.compile(
+    r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copytree|cpSync|cp_r", re.IGNORECASE
+)
 _PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
 
 
@@ -172,11 +176,21 @@ def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     if len(found) > 1:
         yield shlex.join(found)
     yield from _files(name, found, folder)
+    joined = map("/".join, itertools.pairwise(found))  # as `Path("a") / "b"` does
+    yield from (
+        f"{name} {shlex.quote(text)}" for text in joined if len(text) < LONGEST_NAME and _is_there(text, folder)
+    )
+    if _REMOVING.search(program):
+        yield from _files("rm -r", found, folder)
+    if "extract" in program or "unpack" in program:
+        yield from _files("tar xf", found, folder)
 
 
 def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iterator[str]:
     for text in texts:
-        if _PATH.fullmatch(text) or (text and "\0" not in text and len(text) < 256 and _is_there(text, folder)):  # noqa: PLR2004
+        if _PATH.fullmatch(text) or (
+            text and "\0" not in text and len(text) < LONGEST_NAME and _is_there(text, folder)
+        ):
             yield f"{name} {shlex.quote(text)}"
 
 
