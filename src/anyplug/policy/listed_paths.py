@@ -30,6 +30,7 @@ _CHANGING_TOOL: Final = re.compile(
     r"|trash|fs|file|git",
     re.IGNORECASE,
 )
+_LETTER: Final = re.compile(r"(?:^|=)-\w")  # an option, with its value behind it
 _PATH: Final = re.compile(r"[\w.~*?/@+-]+")
 
 
@@ -92,7 +93,8 @@ class ListedPaths(Guarded):
     def is_named(self, word: str) -> bool:
         """Whether a word has the name of something listed in it."""
         lower = word.casefold()
-        return any(has_name(lower, pattern) for pattern in self._plain)
+        texts = [lower, *(lower[found.end() :] for found in _LETTER.finditer(lower))]
+        return any(has_name(text, pattern) for pattern in self._plain for text in texts)
 
     def mentions(self, text: str) -> Iterator[str]:
         """Name what is listed and stands in a text."""

@@ -328,7 +328,8 @@ def _with_input(words: list[str], printed: list[str]) -> list[str]:
     """Add what `xargs` reads to the words that it runs: what the line prints, and else what is unknown."""
     if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
         return words
-    read = [part for text in printed for part in text.split()]
+    has_ends = not {"-0", "--null"}.isdisjoint(words)  # a zero byte that `printf` prints is `?` here
+    read = [part for text in printed for part in (text.replace("?", " ") if has_ends else text).split()]
     at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
     mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
     found = []

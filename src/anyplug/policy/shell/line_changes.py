@@ -24,6 +24,7 @@ from anyplug.policy.shell.command_steps import (
     Step,
     may_write,
 )
+from anyplug.policy.shell.word_values import KEYWORDS
 
 READERS: Final = frozenset(
     {
@@ -42,6 +43,8 @@ AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
 PACKERS: Final = {"zip": re.compile(r"-[A-Za-z]*m|--move$"), "7z": re.compile(r"-sdel$"), "rar": re.compile(r"m[fr]?$")}
 SQUEEZERS: Final = frozenset({"gzip", "gunzip", "bzip2", "xz", "zstd", "lz4", "compress"})  # put another file in place
 MOUNTERS: Final = frozenset({"mount", "umount", "bindfs", "fusermount"})  # hide what lies in a folder, or show it
+FOLLOWED: Final = LISTING | SEARCHING | SQUEEZERS | MOUNTERS | unpacking.UNPACKERS | {"git", "rclone", *PACKERS}
+MOST_BEFORE: Final = 12  # words before a program that another one runs
 NOWHERE: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})  # where writing changes no file
 UNKNOWN: Final = syntax.UNKNOWN  # also stands for the value of a variable that the line does not set
 MOST_FILES: Final = 2_000  # whose names are compared with what `find` looks for
@@ -50,7 +53,7 @@ CHANGING: Final = {  # options by which what else only reads writes a file or st
     "file": ("--compile",),
     "find": ("-delete", "-exec", "-ok", "-fls", "-fprint"),
     "git": ("--output", "--open-files-in-pager", "--ext-diff", "--textconv", "--upload-pack", "--receive-pack"),
-    "less": ("--log-file", "--LOG-FILE"),
+    "less": ("--log-file", "--LOG-FILE", "+s", "+!", "+|"),
     "rg": ("--pre", "--hostname-bin"),
     "sort": ("--output", "--compress-program"),
 }
@@ -60,7 +63,7 @@ LONGEST_SEARCHED: Final = 1 << 20  # characters of a file that `git grep` may fi
 MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
-_MAGIC: Final = re.compile(r":(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
+_MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
 _SED_WRITING: Final = re.compile(r"[wW][ \t]*(?=[^\s])")
 _ONLY_GLOBS: Final = re.compile(r"(?:\./)?[*?]+")
 _AWK_CHANGING: Final = re.compile(r"[>|@]|system|^-[ifodp]|^--")
@@ -163,7 +166,7 @@ class CommandLine:
         yield from self._guarded.also_changed(self)
         words = [word for step in self.steps for word in step.words]
         for step in self.steps:
-            yield from (path for path in self._removed(step) if self._holds(path))
+            yield from (path for path in self._removed(_unprefixed(step)) if self._holds(path))
             targets = unpacking.targets(step.words, step.folder, self.text, words)
             yield from (path for path in targets if self._guarded.is_replaced(resolved(path, self.folder)))
             if step.writes or may_write(step):
@@ -265,6 +268,8 @@ class CommandLine:
             yield from self._listed_by_git(step)
         if _packs_away(step) or step.program in MOUNTERS:
             yield from step.targets()
+        if step.program == "rclone" and not {"sync", "move", "purge", "delete"}.isdisjoint(step.words):
+            yield from (place for word in step.words[2:] for place in step.places(word))
 
     def _listed_by_git(self, step: Step) -> list[str]:
         """Return the folder whose files git tells to a command that changes them."""
@@ -278,6 +283,8 @@ class CommandLine:
             is_meant = bool(_LISTS_FILES.search(" ".join(rest))) and self._is_found(named[:1], step.folder)
         elif command not in {"ls-files", "ls-tree"}:
             is_meant = any(one.removes for one in self.steps)
+        elif any(is_within(place, step.where(word)) for place in self._guarded.held for word in named):
+            is_meant = True
         elif named and command == "ls-files":
             names = _names_in(self._guarded, self._guarded.folders)
             bases = [word.rpartition("/")[2] for word in named]
@@ -377,6 +384,17 @@ def _told(step: Step) -> list[str]:
         return step.paths
     named = (word for word in step.words[1:] if syntax.is_path(word) and not _ONLY_GLOBS.fullmatch(word))
     return [place for word in named for place in step.places(word)]
+
+
+def _unprefixed(step: Step) -> Step:
+    """Return a command without what stands before it: variables, words such as `then`, and programs such as `sudo`."""
+    words, at = step.words, step.start
+    while at < len(words) and words[at] in KEYWORDS:
+        at += 1
+    if at < len(words) and words[at].rpartition("/")[2] in syntax.PREFIXES:
+        behind = range(at + 1, min(len(words), at + MOST_BEFORE))
+        at = next((number for number in behind if words[number].rpartition("/")[2] in FOLLOWED), at)
+    return step if not at else Step(words[at:], step.written, step.folder, step.links)
 
 
 def _packs_away(step: Step) -> bool:
@@ -558,7 +576,7 @@ def _removed_by_git(step: Step, guarded: Guarded) -> list[str]:
         places = ["."]
     else:
         return []
-    found = [resolved(expanded(place.removeprefix(":/"), folder), folder) for place in places]
+    found = [resolved(expanded(_MAGIC.sub("", place, count=1), folder), folder) for place in places]
     return found + [path for place in places for path in _matched(place, folder, guarded.held)]
 
 

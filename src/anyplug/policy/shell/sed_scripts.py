@@ -108,7 +108,9 @@ def _after_part(script: str, at: int, *, parts: int) -> int:
         if at >= len(script):
             raise ValueError(script)
         if script[at] == "[" and (found := re.compile(r"\[\^?\]?(?:\[[:.=][^\]]*\]|[^\]\n])*\]").match(script, at)):
-            at = found.end() if delimiter not in found[0] else at + 1
+            if delimiter in found[0]:  # not every `sed` takes that for the end
+                raise ValueError(script)
+            at = found.end()
         elif script[at] == "\\":
             at += 2
         else:

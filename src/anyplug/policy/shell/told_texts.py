@@ -166,7 +166,9 @@ def _awk(program: str, folder: str) -> Iterator[str]:
     program = program[:LONGEST]
     yield from (next(filter(None, found.groups()), "") for found in _AWK_COMMAND.finditer(program))
     yield from (f"awk 1 > {shlex.quote(found[1])}" for found in _AWK_WRITES.finditer(program))
-    yield from _files("awk 1", (found[2] for found in _STRING.finditer(program) if found[2]), folder)
+    strings = [found[2] for found in _STRING.finditer(program) if found[2]][:MOST_STRINGS]
+    yield from _files("awk 1", strings, folder)
+    yield from _joined("awk 1 >" if ">" in program else "awk 1", strings, folder)
 
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
@@ -176,14 +178,17 @@ def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     if len(found) > 1:
         yield shlex.join(found)
     yield from _files(name, found, folder)
-    joined = map("/".join, itertools.pairwise(found))  # as `Path("a") / "b"` does
-    yield from (
-        f"{name} {shlex.quote(text)}" for text in joined if len(text) < LONGEST_NAME and _is_there(text, folder)
-    )
+    yield from _joined(name, found, folder)
     if _REMOVING.search(program):
         yield from _files("rm -r", found, folder)
     if "extract" in program or "unpack" in program:
         yield from _files("tar xf", found, folder)
+
+
+def _joined(name: str, texts: Sequence[str], folder: str) -> Iterator[str]:
+    """Return files whose names are put together of two strings, as `Path("a") / "b"` and `"a/" + "b"` are."""
+    made = (text for pair in itertools.pairwise(texts) for text in ("/".join(pair), "".join(pair)))
+    yield from (f"{name} {shlex.quote(text)}" for text in made if len(text) < LONGEST_NAME and _is_there(text, folder))
 
 
 def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iterator[str]:
