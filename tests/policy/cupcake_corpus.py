@@ -103,7 +103,8 @@ def events() -> Iterator[dict[str, Any]]:
 def documents() -> list[dict[str, Any]]:
     """Give the events as policies see them."""
     config = builtins.enable(ENABLED).config
-    return [{**read("opencode", event).document, "builtin_config": config} for event in events()]
+    read_events = (read("opencode", event) for event in events())
+    return [{**event.document, **builtins.look(config, event), "builtin_config": config} for event in read_events]
 
 
 def digest() -> str:

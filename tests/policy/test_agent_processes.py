@@ -131,6 +131,9 @@ def test_nor_does_one_in_namespaces_of_its_own(command, home):
     assert code != 0
     assert "is trusted" not in out
     assert "`anyplug policy` was not run" in err
+    if "mount " in command:
+        assert "hint: unmount it: sudo umount " in err
+        assert "terminal of your own" not in err
 
 
 def test_an_agent_may_look_and_ask():

@@ -2,6 +2,8 @@
 
 import json
 import os
+import tarfile
+import zipfile
 
 import pytest
 
@@ -32,6 +34,29 @@ async def decided(given, **more):
         ("git commit -n", "deny"),
         ("git push --no-verify", "deny"),
         ("sudo git commit -anm x", "deny"),
+        ("git-commit -n", "deny"),
+        ("/usr/lib/git-core/git-commit --no-verify -m x", "deny"),
+        ("git -c include.path=x commit -m x", "deny"),
+        ("git -c includeIf.gitdir:/.path=x commit -m x", "deny"),
+        ("git --config-env=include.path=X commit", "deny"),
+        ("git config include.path x", "deny"),
+        ("git config --global include.path x", "deny"),
+        ("GIT_CONFIG_GLOBAL=x git commit -m x", "deny"),
+        ("export GIT_CONFIG_SYSTEM=x; git commit -m x", "deny"),
+        ("env XDG_CONFIG_HOME=x git commit -m x", "deny"),
+        ("GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=include.path GIT_CONFIG_VALUE_0=x git commit", "deny"),
+        ("git --exec-path=x commit -m x", "deny"),
+        ("git commit-tree HEAD^{tree} -m x", "deny"),
+        ("HUSKY=0 git commit -m x", "deny"),
+        ("SKIP=lint git commit -m x", "deny"),
+        ("alias g=git; g commit -n", "deny"),
+        ("alias g='git commit --no-verify'; g", "deny"),
+        ("python3 - <<E\nimport os\nos.system('git commit --no-verify')\nE", "deny"),
+        ("git config --get include.path", "allow"),
+        ("git -c user.name=a commit -m x", "allow"),
+        ("GIT_AUTHOR_DATE=1 git commit -m x", "allow"),
+        ("HOME=/tmp npm test && git commit -m x", "deny"),
+        ("HOME=/tmp npm test", "allow"),
         ("bash -c 'git commit --no-verify'", "deny"),
         ("git config core.hooksPath /dev/null", "deny"),
         ("git -c core.hooksPath=/dev/null commit -m x", "deny"),
@@ -82,6 +107,19 @@ async def test_the_message_and_the_exceptions_of_git_hooks_count():
         (("bash", {"command": "find src/legacy -delete"}), "block"),
         (("bash", {"command": "cat src/legacy/a.py | tee other"}), "block"),
         (("bash", {"command": "rm elsewhere"}), "allow"),
+        (("delete_folder", {"path": "src"}), "block"),
+        (("move_file", {"source": "./src", "destination": "x"}), "block"),
+        (("write_files", {"VERSION": "2"}), "block"),
+        (("save_all", {"a": [{"what": "VERSION"}]}), "block"),
+        (("patch", {"diff": "--- a/VERSION\n+++ b/VERSION\n@@ -1 +1 @@\n-a\n+b\n"}), "block"),
+        (("multiedit", {"edits": [{"filePath": "VERSION", "newString": "1"}]}), "block"),
+        (("terminal_execute", {"command": "rm VERSION"}), "block"),
+        (("terminal_execute", {"input": "rm VERSION\n"}), "block"),
+        (("python", {"code": "open('VERSION', 'w')"}), "block"),
+        (("batch", {"tool_calls": '[{"tool": "write", "parameters": {"filePath": "VERSION"}}]'}), "block"),
+        (("memory_add", {"note": "src/legacy/a.py is old"}), "allow"),
+        (("terminal_execute", {"command": "cat VERSION"}), "allow"),
+        (("search", {"query": "VERSION"}), "allow"),
     ],
 )
 async def test_protected_paths_are_read_and_not_changed(given, word):
@@ -90,6 +128,159 @@ async def test_protected_paths_are_read_and_not_changed(given, word):
     made = await answer(event(tool, **arguments))
     assert made["decision"] == word
     assert word == "allow" or "hands off" in made["reason"]
+
+
+CHANGING = [
+    "sed -n 'w src/locked.txt' x",
+    "sed 's/a/b/w src/locked.txt' x",
+    "sed '1e rm src/locked.txt' x",
+    "uniq x src/locked.txt",
+    "tree -o src/locked.txt",
+    "less -o src/locked.txt x",
+    "diff --output=src/locked.txt a b",
+    "awk '{print | \"tee src/locked.txt\"}' x",
+    "tar --remove-files -cf a.tar src",
+    "zip -rm a.zip src",
+    "gzip -r src",
+    "git clean -fdx src",
+    "git clean -fdx",
+    "git checkout -- src",
+    "git checkout HEAD~1 src",
+    "git restore src",
+    "git stash -u -- src",
+    "git stash push -- src/locked.txt",
+    "git -C src checkout HEAD -- locked.txt",
+    "git -C src rm locked.txt",
+    "git mv src other",
+    "tar xf s.tar",
+    "cd src && tar xf ../s.tar --strip-components=1",
+    "unzip -o s.zip",
+    "python3 -m zipfile -e s.zip .",
+    "git apply l.patch",
+    "patch -p1 < l.patch",
+    "cp -r dd/. .",
+    "cp -r dd/src .",
+    "rsync -a dd/ .",
+    "tar cf - -C dd . | tar xf -",
+    "cd src && curl -O http://localhost/locked.txt",
+    "wget -P src http://localhost/locked.txt",
+    "cd src; rm l*",
+    "f=locked; echo > src/$f.txt",
+    "rm src/locked$x",
+    "find . -name '*.txt' -delete",
+    "find src -type f | xargs rm",
+    "git ls-files | xargs sed -i s/a/b/",
+    "git grep -l old | xargs sed -i s/old/new/",
+    "grep -rl old src | xargs sed -i s/old/new/",
+    "echo txt.dekcol/crs | rev | xargs rm",
+    "rm a/yarn.lock",
+    "rm $x.lock",
+    "python3 - <<'E'\nopen('src/locked.txt', 'w')\nE",
+    "mv src other",
+    "fd locked -x rm",
+    "X=1 git clean -fdx src",
+    "sudo git checkout -- src",
+    "timeout 5 git restore ':(top)src'",
+    "if true; then git clean -fdx src; fi",
+    "while true; do find src -delete; done",
+    "sudo find . -name '*.txt' -delete",
+    "sudo zip -rm a.zip src",
+    "sort -osrc/locked.txt x",
+    "less -osrc/locked.txt x",
+    "less +'s src/locked.txt' x",
+    "sed 's/[/]/b/w src/locked.txt' x",
+    "sed 'b;w src/locked.txt' x",
+    'awk \'BEGIN{printf "x" > "src/" "locked.txt"}\'',
+    "rm $(git ls-files src)",
+    "unzip s",
+    "ouch d s.zip",
+    "rclone copy dd .",
+    "rclone sync build src",
+    "printf 'src\\0' | xargs -0 rm -r",
+    "fd -e txt -X rm",
+    "rg -l old src | xargs rm",
+    "git ls-tree -r --name-only HEAD | xargs rm",
+    "git diff --name-only HEAD~3 | xargs rm",
+    "cd dd && find . | cpio -pdu ..",
+    "python3 -c \"import shutil; shutil.rmtree('src')\"",
+    "python3 -c \"from pathlib import Path; (Path('src') / 'locked.txt').write_text('')\"",
+    "python3 -c \"import tarfile; tarfile.open('s.tar').extractall()\"",
+    "node -e \"fs.rmSync('src', {recursive: true})\"",
+    "mount -t tmpfs none src",
+]
+LEAVING = [
+    "tar xf fine.tar",
+    "tar tf s.tar",
+    "cp -r dd/other .",
+    "cp -r dd/src build",
+    "git apply fine.patch",
+    "git checkout -- README.md",
+    "git checkout main",
+    "git checkout -b src",
+    "git clean -fdx build",
+    "git stash",
+    "git stash push -- README.md",
+    "git add -A && git commit -m 'read src/locked.txt'",
+    "git diff src/locked.txt",
+    "zip -r a.zip src",
+    "tar czf a.tgz src",
+    "cat src/locked.txt 2>/dev/null",
+    "sed -n '2,4p;s/a/b/gp' src/locked.txt",
+    "awk 'NR < 3 {print $1}' src/locked.txt",
+    "uniq src/locked.txt",
+    "diff -u src/locked.txt x",
+    "find . -name '*.pyc' -delete",
+    "grep -rl TODO src | xargs sed -i s/TODO/DONE/",
+    "rm -rf build/*",
+    'rm "$tmp"',
+    'echo hi > "$name.txt"',
+    "psql -c 'select * from t' > out.txt",
+    "npm test -- src",
+    "fd -e pyc -X rm",
+    "rg -l TODO src | xargs sed -i s/TODO/x/",
+    "git diff --name-only | xargs ruff check",
+    "python3 -c \"import shutil; shutil.rmtree('build')\"",
+    "mount | grep x",
+    "ruff format .",
+]
+
+
+@pytest.fixture
+def _copies():
+    """Write archives, patches and folders, some of which have a protected file in them."""
+    enabled(protected_paths={"paths": ["src/locked.txt", "*.lock"]})
+    for name in ("src/locked.txt", "dd/src/locked.txt", "dd/other/a", "build/a", "./yarn.lock", "./x", "./README.md"):
+        plugin_folders.write(name, "old\n")
+    for name, inside in (("s.tar", "src/locked.txt"), ("fine.tar", "other/a")):
+        with tarfile.open(name, "w") as archive:
+            archive.add(f"dd/{inside}", inside)
+    with zipfile.ZipFile("s.zip", "w") as zipped:
+        zipped.writestr("src/locked.txt", "")
+    for name, file in (("l.patch", "src/locked.txt"), ("fine.patch", "README.md")):
+        plugin_folders.write(f"./{name}", f"--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-old\n+new\n")
+
+
+@pytest.mark.claim("protected-paths-one-reader")
+@pytest.mark.usefixtures("_copies")
+@each_row("command", CHANGING)
+async def test_protected_paths_are_not_changed_in_a_roundabout_way(command):
+    assert await decided(bash(command)) == "block"
+
+
+@pytest.mark.usefixtures("_copies")
+@each_row("command", LEAVING)
+async def test_what_leaves_protected_paths_alone_is_allowed(command):
+    assert await decided(bash(command)) == "allow"
+
+
+async def test_the_copy_that_was_accepted_protects_its_own_paths():
+    enabled(protected_paths={"paths": ["VERSION"]})
+    plugin_folders.write(
+        ".cupcake/rulebook.yml", json.dumps({"builtins": {"protected_paths": {"enabled": True, "paths": ["other"]}}})
+    )
+    assert await decided(bash("rm VERSION")) == "block"
+    assert await decided(bash("rm other")) == "block"
+    assert await decided(bash("rm third")) == "allow"
 
 
 async def test_a_protected_path_is_seen_behind_a_link():
@@ -196,6 +387,12 @@ async def test_the_systems_own_folders_are_left_alone(given, word):
         (("glob", {"pattern": "**/*.py"}), "allow"),
         (("bash", {"command": "cat .env"}), "deny"),
         (("bash", {"command": "cp ~/.aws/credentials /tmp"}), "deny"),
+        (("bash", {"command": "docker run -v $PWD/.env:/e a cat /e"}), "deny"),
+        (("bash", {"command": "docker run --mount type=bind,source=$PWD/.env,target=/e a cat /e"}), "deny"),
+        (("bash", {"command": "python3 <<E\nprint(open('.env').read())\nE"}), "deny"),
+        (("bash", {"command": "sh <<E\ncat .env\nE"}), "deny"),
+        (("bash", {"command": "alias c='cat .env'; c"}), "deny"),
+        (("bash", {"command": "docker run -v $PWD:/src -w /src node:20 npm test"}), "allow"),
         (("bash", {"command": "make test"}), "allow"),
     ],
 )

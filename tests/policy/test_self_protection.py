@@ -1,10 +1,12 @@
 """The rule that is always on: policies and our own files are not changed by those whom they bind."""
 
+import json
 import os
 import sys
 import tarfile
 import zipfile
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def _project():
     project(evaluate=None)
     os.symlink(".cupcake/rulebook.yml", "rules.yml")
     plugin_folders.write(".opencode/plugin/anyplug-policy.js", "")
-    plugin_folders.write(".claude/settings.json", "{}")
+    plugin_folders.write(".claude/settings.json", '{"hooks": {}}')
     os.mkdir("build")
 
 
@@ -99,6 +101,11 @@ CHANGES = [
     "T=$PWD; rm -rf $T",
     "git clean -fdx",
     "git clean -f -d -x",
+    "X=1 git clean -fdx",
+    "sudo git clean -fdx .claude",
+    "if true; then git restore .claude; fi",
+    "while true; do find .claude -delete; done",
+    "env find . -delete",
     "git -C . clean -fdx",
     "git stash -u",
     "git stash --include-untracked",
@@ -216,6 +223,40 @@ CHANGES = [
     "python -m pip uninstall anyplug",
     "uv tool uninstall anyplug",
     "pkill anyplug",
+    "pkill -f any",
+    "pkill -9 -f 'any.*g'",
+    "pkill any",
+    "pkill -f .",
+    "pkill -f python",
+    "pkill -u root",
+    "killall -u root",
+    "killall -r 'any.*'",
+    "killall5",
+    "kill -9 -1",
+    "kill -- -1",
+    "kill -s KILL -1",
+    "sudo kill -KILL -1",
+    "pgrep -f anyp | xargs kill",
+    "kill $(pgrep -f plug)",
+    "ps aux | grep any | awk '{print $2}' | xargs kill",
+    "zip -rm a.zip .",
+    "zip -r a.zip . --move",
+    "7z a a.7z . -sdel",
+    "gzip -r .claude",
+    "git ls-files -o | xargs rm",
+    "git ls-files --others | xargs sed -i 1d",
+    "git grep -l hooks | xargs sed -i s/hooks/x/",
+    "git checkout .claude",
+    "git restore -- .claude",
+    "git stash -u -- .claude",
+    "git sparse-checkout set src",
+    "sed '1e rm .cl*/settings.json' x",
+    "sed -e '1e rm -r .cup*' x",
+    "vim -es -c 'e .cup*/rulebook.yml' -c '%d' -c wq",
+    "xargs rm -r <<E\n.cupcake\nE",
+    "python3 - <<'E'\nimport shutil\nshutil.rmtree('.cupcake')\nE",
+    "alias x='rm -r'; x .cupcake",
+    "alias x='rm -r .cupcake'; x",
     "kill $(pgrep -f anyplug)",
     "rm /opt/x/.venv/bin/anyplug",
     "echo > /opt/x/bin/anyplug",
@@ -286,6 +327,20 @@ READS = [
     "rm -rf $BUILD && ls",
     "rm -rf $(find . -name '*.pyc')",
     "kill %1",
+    "kill -1 1234",
+    "kill -- -1234",
+    "pkill -P $$",
+    "pkill -HUP nginx",
+    "pkill -f 'python -m http.server'",
+    "pkill -u $USER -f jest",
+    "pgrep -f anyplug",
+    "ps aux | grep node | awk '{print $2}' | xargs kill",
+    "git grep -l TODO | xargs sed -i s/TODO/DONE/",
+    "git ls-files -m | xargs git add",
+    "sed 's/a/b/g; 2,4d' .cupcake/rulebook.yml",
+    "awk 'NR < 3' .cupcake/rulebook.yml",
+    "uniq .cupcake/rulebook.yml",
+    "zip -r a.zip src",
     "curl -s https://localhost/x | jq '.a[] | {b, c}'",
 ]
 
@@ -460,6 +515,8 @@ async def test_a_command_that_only_reads_them_is_not(command):
         ("filesystem_write_file", {"path": ".cupcake/x\n"}),
         ("batch", {"tool_calls": [{"tool": "write", "parameters": {"filePath": ".cupcake/x", "content": ""}}]}),
         ("batch", {"tool_calls": [{"tool": "bash", "parameters": {"command": "rm -rf .cupcake"}}]}),
+        ("batch", {"tool_calls": '[{"tool": "write", "parameters": {"filePath": ".cupcake/x", "content": ""}}]'}),
+        ("batch", {"tool_calls": json.dumps('[{"tool": "bash", "parameters": {"command": "rm -rf .cupcake"}}]')}),
         ("use_tool", {"tool_name": "bash", "arguments": '{"command": "rm -rf .cupcake"}'}),
     ],
 )
@@ -589,6 +646,31 @@ async def test_our_environment_is_shared_only_if_the_project_holds_it(where, tmp
     assert await verdict(event("bash", command="echo x > lib/sitecustomize.py", workdir=environment)) == "deny"
     assert await verdict(event("write", filePath=f"{inside}/sitecustomize.py", content="x")) == "deny"
     assert await verdict(event("read", filePath=f"{inside}/x.py")) == "allow"
+
+
+@pytest.mark.claim("agents-cannot-say-it")
+async def test_a_repository_that_an_agent_makes_around_our_environment_does_not_share_it(tmp_path, monkeypatch):
+    environment = str(tmp_path / "tools" / "venv")
+    os.makedirs(environment)
+    plugin_folders.write(f"{environment}/pyvenv.cfg", "")
+    monkeypatch.setattr(sys, "prefix", environment)
+    await wait_for_another_tick(environment)
+    plugin_folders.write(str(tmp_path / "tools/.git/description"), "")
+    os.utime(tmp_path / "tools/.git/description", (1, 1))
+    project(folder=str(tmp_path / "tools"), evaluate=None, trust=False)
+    given = bash(f"{environment}/bin/pip install evil") | {"cwd": str(tmp_path / "tools")}
+    assert await verdict(given) == "deny"
+    assert await verdict(bash(f"echo x > {environment}/lib/sitecustomize.py") | {"cwd": environment}) == "deny"
+
+
+async def wait_for_another_tick(place):
+    """Wait until a new file is younger than an old one, by the file system's clock."""
+    before = os.stat(f"{place}/pyvenv.cfg").st_ctime_ns
+    while True:
+        plugin_folders.write(f"{os.path.dirname(place)}/tick", "")
+        if os.stat(f"{os.path.dirname(place)}/tick").st_ctime_ns > before:
+            return
+        await anyio.sleep(0.001)
 
 
 @pytest.mark.parametrize("root", [".", "nested"])

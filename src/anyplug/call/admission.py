@@ -1,8 +1,8 @@
-"""Whether a plugin may run: only what a person approved, as it is this very moment. Asked once for each call.
+"""Decide whether a plugin may run: only what a person approved, as it is at this moment. Asked once per call.
 
-A look at a plugin takes a system call for each of its files, or reads them all. What each call starts anew is looked
-at each time. What stays up runs the code that was looked at when it started: its looks hold as long as the kernel says
-that nothing stirred in its folders, and for a short while at most, because the kernel does not see everything.
+A check takes a system call for each of the plugin's files, or reads them all. A program that each call starts is checked
+each time. A long-running plugin runs the code that was checked when it started: that check holds as long as the kernel
+reports no change in its folders, and only for a short time, because the kernel does not see every change.
 """
 
 import os
@@ -69,7 +69,7 @@ class Admission:
         return standing
 
     async def admit_start(self, plugin: Plugin) -> Standing:
-        """See to it that a plugin that stays up may be started, by a look that is made now; raises CallError."""
+        """Check now whether a long-running plugin may be started; raises CallError."""
         try:
             standing = await self._looked(plugin)
         except StoreError as error:
@@ -92,7 +92,7 @@ class Admission:
         return None
 
     async def _looked(self, plugin: Plugin) -> Standing:
-        """Say where a plugin stands, by a look that is made now; raises StoreError."""
+        """Check now whether a plugin is approved, and return the result; raises StoreError."""
         self._lasting.pop(plugin.path, None)
         approvals = self._catalog.approvals
         if not plugin.explicit:

@@ -252,7 +252,8 @@ def _called(value: Any) -> list[tuple[str, dict[str, Any]]]:
 def _decoded(text: str) -> Any:
     """Decode a text that may be JSON."""
     try:
-        return parse(text) if text.lstrip()[:1] in {"{", "["} else text
+        found = parse(text) if text.lstrip()[:1] in {"{", "[", '"'} else text
+        return _decoded(found) if isinstance(found, str) and found != text else found
     except BadEvent:
         return text
 

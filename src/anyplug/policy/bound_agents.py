@@ -68,8 +68,6 @@ def reason_against(
 
     Commands that services and timers also run need no terminal.
     """
-    if cover := _mounted_in(home):
-        return f"something is mounted at {cover}, inside anyplug's home"
     folder = os.path.join(home, FOLDER)
     try:
         known = {name for name in os.listdir(folder) if _is_up(os.path.join(folder, name))}
@@ -116,7 +114,7 @@ def _namespaces(pid: int) -> str:
         return ""
 
 
-def _mounted_in(home: str) -> str:
+def mounted_in(home: str) -> str:
     """Return the first mount below our home: it would hide the records there."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:

@@ -142,6 +142,7 @@ class Inquiry:
         self.signals: list[tuple[Source, Signal]] = []
         self.unknown: list[tuple[str, str]] = []
         self.own = None if protected is None else self_protection.finding(event, protected)
+        self._looked: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.layers = self._layers()
         self._gather_signals()
         self.outer = [Inquiry(event, one, options, None, run, signals=signals) for one in outer]
@@ -345,13 +346,20 @@ class Inquiry:
         ignored = {name for name in PASSING if not any(layer.policies.reads(name) for layer in layers)}
         document = {key: value for key, value in self.event.document.items() if key not in ignored}
         digests = "".join(one.loaded.digest for one in (self, *self.outer))
-        looks = [builtins.look(one.loaded.builtin_config, self.event) for one in (self, *self.outer)]
+        looks = [one.looks(layer.config) for one in (self, *self.outer) for layer in one.layers]
         return digests.encode() + msgspec.json.encode(
             [document, looks, self._options.strict, self._options.is_open], order="deterministic"
         )
 
-    def _looks(self, event: Event) -> dict[str, Any]:
-        return builtins.look(self.loaded.builtin_config, event) if self.loaded.builtin_config else {}
+    def looks(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Return what builtins with these settings have to know beside the event, which is looked up once."""
+        if not config:
+            return {}
+        known = next((looks for one, looks in self._looked if one is config), None)
+        if known is None:
+            known = builtins.look(config, self.event)
+            self._looked.append((config, known))
+        return known
 
     def decision(self, answered: "Answers | None") -> tuple[Decision, list[str], list[str]]:
         """Ask the user's own policies first: their refusal is final; otherwise all together decide.
@@ -439,7 +447,7 @@ class Inquiry:
         """Return the input as policies see it."""
         if not config and answered is None:
             return document
-        made = {**document, **self._looks(self.event)}
+        made = {**document, **self.looks(config)}
         if config:
             made["builtin_config"] = config
         if answered is not None:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 import anyplug
@@ -72,12 +73,29 @@ def program_places() -> list[str]:
     return list(dict.fromkeys([*map(os.path.abspath, found), *map(os.path.realpath, found)]))
 
 
-def environment_places(start: str) -> list[str]:
-    """List the environment that our program runs from, unless it belongs to the project around a folder."""
+def environment_places(start: str, homes: Sequence[str] = ()) -> list[str]:
+    """List the environment that our program runs from, unless it belongs to the project around a folder.
+
+    A folder is that project if a person accepted its policies, or if its repository is older than the environment: an
+    agent can make a repository anywhere, also around ours.
+    """
     found = dict.fromkeys((os.path.abspath(sys.prefix), os.path.realpath(sys.prefix)))
     root = _project_root(start)
-    is_shared = sys.prefix == sys.base_prefix or (root and any(is_within(place, root) for place in found))
-    return [] if is_shared else list(found)
+    accepted = [accepted_folder(home, root) for home in homes if os.path.basename(home) != FOLDER]
+    is_inside = bool(root) and any(is_within(place, root) for place in found)
+    is_shared = is_inside and (any(map(os.path.isdir, accepted)) or _is_older(root))
+    return [] if is_shared or sys.prefix == sys.base_prefix else list(found)
+
+
+def _is_older(root: str) -> bool:
+    """Whether a repository is older than our environment, by times that nobody can set."""
+    made = [os.path.join(root, name) for name in (".git/description", ".git")]
+    try:
+        since = next(os.stat(path).st_ctime_ns for path in made if os.path.lexists(path))
+        config = os.path.join(sys.prefix, "pyvenv.cfg")
+        return since <= os.stat(config if os.path.lexists(config) else sys.prefix).st_ctime_ns
+    except (OSError, StopIteration):
+        return False
 
 
 def _project_root(start: str) -> str:

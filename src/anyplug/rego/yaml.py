@@ -33,7 +33,7 @@ _WORDS: Final = {
 
 
 class YamlError(ValueError):
-    """What was read is no YAML, or YAML that is not supported; `row` is 0 where that is not known."""
+    """The text is not YAML, or uses unsupported YAML; `row` is 0 if unknown."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(f"line {row}: {message}" if row else message)
@@ -160,7 +160,7 @@ def _meaning(event: Any) -> Any:
     if _FLOAT.match(text):
         return text if math.isinf(float(text)) else Decimal(text)
     if _SPECIAL.match(text):
-        raise _fail(event, f"{text} is no JSON number")
+        raise _fail(event, f"{text} is not a JSON number")
     if _ODD.match(text):
         raise _fail(event, f"quote {text}: readers of YAML disagree whether it is a number")
     return text

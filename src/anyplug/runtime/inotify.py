@@ -40,9 +40,8 @@ class Stir:
         """
         if not self._is_there:
             return False
-        from anyplug.runtime.sandbox.linux import (
-            syscalls,
-        )  # ctypes takes milliseconds to import, and a single call needs no watch
+        # ctypes takes milliseconds to import, and a single call needs no watch
+        from anyplug.runtime.sandbox.linux import syscalls
 
         with self._turn:
             try:

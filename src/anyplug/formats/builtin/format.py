@@ -73,5 +73,5 @@ def request(call: Call, around: Surroundings) -> Reload:
 
 
 def result(call: Call, request: Request, answer: str, around: Surroundings) -> Result:
-    """Say what there is now."""
+    """Return the summary of the reload."""
     return Result(content=(Text(answer),))

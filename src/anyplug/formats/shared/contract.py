@@ -48,7 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class AskPeer(msgspec.Struct, frozen=True):
-    """Have the plugin's own process, which stays up, answer a call."""
+    """A call that the plugin's long-running process answers."""
 
     timeout_s: float | None  # None: as long as it takes
 
@@ -98,7 +98,7 @@ class Format(Protocol):
         ...
 
     def switched_off(self, plugin: Plugin) -> Off | None:
-        """Say what of the plugin its own files switch off, if anything."""
+        """Return what the plugin's own files switch off, if anything."""
         ...
 
     def environment(self, plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -133,15 +133,15 @@ class Format(Protocol):
         ...
 
     async def ready(self, call: Call, around: Surroundings) -> None:
-        """See to it that the plugin is still set up for a call. Raises CallError."""
+        """Make sure that the plugin is still set up for a call. Raises CallError."""
         ...
 
     def request(self, call: Call, around: Surroundings) -> Request:
-        """Say what a call comes to; the host does it. Raises CallError."""
+        """Turn a call into a request, which the host carries out. Raises CallError."""
         ...
 
     def result(self, call: Call, request: Any, answer: Any, around: Surroundings) -> Result:
-        """Read what came of it; `request` is what this format made of the call. Raises CallError."""
+        """Turn the answer to a request into the result of the call. Raises CallError."""
         ...
 
     async def prepare(self, plugin: Plugin, around: Surroundings) -> str:

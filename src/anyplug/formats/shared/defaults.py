@@ -46,7 +46,7 @@ def violations(tool: "Tool", arguments: dict[str, Any]) -> list[str]:
 
 
 def switched_off(plugin: "Plugin") -> "Off | None":
-    """Say that its files switch nothing off."""
+    """Return None: its files switch nothing off."""
     return None
 
 

@@ -1,7 +1,7 @@
-"""What a plugin that stays up may do besides answering calls: guard, subscribe, draw panels, have commands, call tools.
+"""What a long-running plugin may do besides answering calls: guard, subscribe, draw panels, have commands, call tools.
 
-`peers` knows these protocols and nothing of the formats that implement them. What such a plugin says on its own
-account goes to its `PeerListener` as one of the values here.
+`peers` knows these protocols and nothing of the formats that implement them. What such a plugin sends unasked goes to
+its `PeerListener` as one of the values here.
 """
 
 from collections.abc import Set as AbstractSet

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import signal
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -214,7 +215,11 @@ class Session:
         from anyplug.policy import bound_agents  # only needed for decisions
 
         needs_terminal = options.named not in {"serve", "stop", "update"}
-        if why := bound_agents.reason_against(find_home(options.home).path, os.getpid(), needs_terminal=needs_terminal):
+        home = find_home(options.home).path
+        if place := bound_agents.mounted_in(home):
+            why = f"something is mounted at {place}, inside anyplug's home, and hides what is there"
+            refuse(f"`anyplug {options.named}` was not run: {why}", f"unmount it: sudo umount {shlex.quote(place)}")
+        if why := bound_agents.reason_against(home, os.getpid(), needs_terminal=needs_terminal):
             refuse(f"`anyplug {options.named}` was not run: {why}", "run it in your own terminal")
 
     def fail(self, error: AnyplugError) -> int:

@@ -28,7 +28,7 @@ KEYS: Final = (  # of the input, in any event
     "format", "grants", "hook_event_name", "is_symlink", "mcp", "message", "message_id", "metadata",
     "original_file_path", "part_of", "patched_files", "permission_mode", "permission_type", "plugin", "prompt",
     "resolved_file_path", "result", "session_id", "signals", "tier", "tool", "tool_input", "tool_name",
-    "tool_response", "tool_use_id", "transcript_path",
+    "tool_response", "tool_use_id", "transcript_path", "would_change",
 )  # fmt: skip
 PATTERNS: Final = {  # which argument is a pattern
     "regex.match": 0, "regex.find_n": 0, "regex.find_all_string_submatch_n": 0, "regex.split": 0, "regex.replace": 1,

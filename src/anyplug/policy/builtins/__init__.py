@@ -4,13 +4,16 @@ They have the original's names, keys and rule ids. The commands of a check becom
 it is about.
 """
 
+import itertools
 import os
 import shlex
 from typing import Any, Final
 
 import msgspec
 
+from anyplug.policy import tool_changes
 from anyplug.policy.agent_events import Event
+from anyplug.policy.listed_paths import ListedPaths
 from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
 SHARED: Final = "shared.rego"
@@ -133,7 +136,14 @@ def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
 
 
 def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
-    """Return what enabled builtins need to know about files."""
+    """Return what enabled builtins have to know beside the event: of files, and of what a call would change."""
+    if "protected_paths" in config and event.name == "PreToolUse":
+        listed = ListedPaths(config["protected_paths"]["paths"], event.cwd)
+        return {"would_change": list(itertools.islice(tool_changes.changes(event, listed), 1)), **_lines(config, event)}
+    return _lines(config, event)
+
+
+def _lines(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
     if "enforce_full_file_read" not in config or event.tool != "Read":
         return {}
     path = event.document.get("resolved_file_path")

@@ -69,6 +69,56 @@ skips_hooks(words) if {
 	regex.match(`(?i)^-c=?core\.hookspath`, word)
 }
 
+# A file with other settings can switch hooks off, and so can programs in the place of git's own.
+skips_hooks(words) if {
+	runs_hooks(words)
+	some at, word in words
+	word in {"-c", "--config-env"}
+	regex.match(`(?i)^include(if\..*)?\.path`, words[at + 1])
+}
+
+skips_hooks(words) if {
+	runs_hooks(words)
+	some word in words
+	regex.match(`(?i)^(-c|--config-env=)include(if\..*)?\.path|^--exec-path=`, word)
+}
+
+# Commits that are put together by hand run no hooks.
+skips_hooks(words) if "commit-tree" in words
+
+runs_hooks(words) if {
+	some word in words
+	lower(word) in {"commit", "push", "merge", "rebase", "am", "pull", "cherry-pick", "revert"}
+}
+
+disables_hooks(command) if {
+	some words in gits
+	runs_hooks(words)
+	some word in command.words
+	regex.match(foreign, word)
+}
+
+disables_hooks(command) if {
+	some words in gits
+	"config" in words
+	some at, word in words
+	regex.match(`(?i)^include(if\..*)?\.path$`, word)
+	count(words) > at + 1
+	not reads_setting(words)
+}
+
+reads_setting(words) if {
+	some word in words
+	regex.match(`^(get|list|--get.*|-l|--list|--unset.*|unset)$`, word)
+}
+
+# Variables that give git other settings or programs, or tell the usual managers of hooks to run none.
+foreign := concat("|", [
+	`^(GIT_CONFIG_GLOBAL|GIT_CONFIG_SYSTEM|GIT_CONFIG_NOSYSTEM|GIT_EXEC_PATH|GIT_TEMPLATE_DIR|HOME|XDG_CONFIG_HOME)=`,
+	`(?i)^GIT_CONFIG_(KEY_\d+|PARAMETERS)=.*include`,
+	`^(HUSKY=0|HUSKY_SKIP_HOOKS=|SKIP=.|LEFTHOOK=(0|false)|LEFTHOOK_EXCLUDE=|OVERCOMMIT_DISABLE=|PRE_COMMIT_ALLOW_NO_CONFIG=)`,
+])
+
 disables_hooks(command) if {
 	some words in gits
 	"config" in words

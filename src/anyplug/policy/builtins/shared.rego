@@ -3,8 +3,6 @@ package cupcake.helpers.anyplug
 
 import rego.v1
 
-editing_tools := {"Edit", "Write", "MultiEdit", "NotebookEdit", "Patch"}
-
 readers := {
 	"awk", "cat", "cmp", "diff", "echo", "egrep", "fgrep", "file", "find", "grep", "head", "hexdump", "less", "ls",
 	"cd", "md5sum", "more", "od", "pwd", "rg", "sed", "sha256sum", "sort", "stat", "strings", "tail", "test", "tree", "true",
@@ -23,21 +21,6 @@ reads_only(command) if {
 	command.name in readers
 	count(command.writes) == 0
 	not changes_files(command)
-}
-
-# A command that leaves the files in a folder as they are: one that reads, and much of git.
-keeps_files(command) if reads_only(command)
-
-keeps_files(command) if {
-	command.name == "git"
-	count(command.writes) == 0
-	command.words[1] in {"add", "blame", "commit", "diff", "fetch", "grep", "log", "ls-files", "push", "show", "status"}
-	not git_writes(command)
-}
-
-git_writes(command) if {
-	some word in command.words
-	regex.match(`^(--out|-O|--open|--ext-diff|--textconv|--upload-pack|--receive-pack|-c$)`, word)
 }
 
 changes_files(command) if {

@@ -8,6 +8,7 @@ import glob
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -43,6 +44,7 @@ FEEDING: Final = frozenset(
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 _FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
 MOST_SHOWN: Final = 4  # words of a refused command
+_MODULE: Final = re.compile(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = re.compile(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
@@ -74,6 +76,7 @@ class Step:
         self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
         self.links = links or {}  # created earlier in the line: where they lead
+        self.raw: list[str] = []  # its words with their brackets, which `words` has as patterns
         self.has_output = False  # of another command among its words
         self.read: list[str] = []  # files behind `<`
         self.at = 0  # its index among the line's commands
@@ -191,7 +194,9 @@ class Step:
             if not _SKIPPING.match(word):
                 attached = _ATTACHED.match(word)
                 whole = () if word.startswith("-") else (word,)
-                inside = (word[found.end() :] for found in _INSIDE.finditer(word, 0, LONGEST_GLOB))
+                inside = [word[found.end() :] for found in _INSIDE.finditer(word, 0, LONGEST_GLOB)]
+                if inside:  # also what ends at one, as in `-v FILE:/x` and `source=FILE,target=/x`
+                    inside += [part for part in _INSIDE.split(word[:LONGEST_GLOB]) if syntax.is_path(part)]
                 texts |= dict.fromkeys((*whole, *inside, *((word[attached.end() :],) if attached else ())))
         for text in texts:
             if text and len(text) <= LONGEST_PATH and not any(char in text for char in syntax.BLANKS):
@@ -210,6 +215,8 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
         for one in reading.commands
         for word in one.words
     )
+    runs_file = any(os.sep in word for one in reading.commands for word in one.words[:1])
+    is_fed |= runs_file and any(one.writes for one in reading.commands)
     printed = values.printed(reading.commands) if is_fed else []
     steps: list[Step] = []
     links: dict[str, str] = {}
@@ -227,8 +234,9 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
         for place in folders.at(simple):
             for first in values.first_words(written[0]) if given else [[]]:
                 whole = _with_input([*first, *words], printed)
-                whole = list(map(word_patterns.simplified, whole))
+                raw, whole = whole, list(map(word_patterns.simplified, whole))
                 step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                step.raw = raw
                 step.has_output = bool(simple.marked)
                 step.read = [part for word in simple.reads for part in values.of(word)]
                 step.at = at
@@ -263,15 +271,32 @@ def _told(step: Step, line: Line) -> Iterator[str]:
     runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot after other words is a folder
     rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
     is_fed = not rest or all(map(_FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
+    is_fed |= step.program in told_texts.EDITORS | told_texts.SHELLED
     if step.program == "." or any(name in runs for name in names[: step.start + MOST_SHOWN]):
         yield " ".join(rest)
         is_run = not rest or bool(_FED_FILE.fullmatch(rest[0])) or names[step.start] not in syntax.SHELLS
         if is_run or _is_made(step, line):
             yield from line.printed
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
-    elif step.paths and _is_made(step, line):
+    elif (step.paths or any(os.sep in word for word in step.words[step.start : step.start + 1])) and _is_made(
+        step, line
+    ):
         yield from line.printed
-    yield from told_texts.of(step.words, step.folder, line.printed if is_fed else ())
+    is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
+    yield from told_texts.of(step.raw or step.words, step.folder, line.printed if is_fed and not is_module else ())
+    yield from _aliased(step, line)
+
+
+def _aliased(step: Step, line: Line) -> Iterator[str]:
+    """Return what an alias stands for, where it is made and where it is used."""
+    if step.program == "alias":
+        yield from (word.partition("=")[2] for word in step.words[step.start + 1 :])
+        return
+    for one in line.steps:
+        for word in one.words[one.start + 1 :] if one.program == "alias" else ():
+            name, equals, value = word.partition("=")
+            if equals and name == step.program:
+                yield f"{value} {shlex.join(step.words[step.start + 1 :])}"
 
 
 def _is_made(step: Step, line: Line) -> bool:
@@ -305,7 +330,8 @@ def _with_input(words: list[str], printed: list[str]) -> list[str]:
     """Add what `xargs` reads to the words that it runs: what the line prints, or else an unknown word."""
     if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
         return words
-    read = [part for text in printed for part in text.split()]
+    has_ends = not {"-0", "--null"}.isdisjoint(words)  # a zero byte that `printf` prints is `?` here
+    read = [part for text in printed for part in (text.replace("?", " ") if has_ends else text).split()]
     at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
     mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
     found = []

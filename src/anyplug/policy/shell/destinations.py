@@ -90,7 +90,9 @@ def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
             named.append(word)
     if name in {"cpio", "pax"}:
         into = [word for word in named[-1:] if name == "cpio" or len(named) > 1] or ["."]
-        named = []
+        named = ["."] if name == "cpio" and any(re.match(r"-[a-zA-Z]*p", word) for word in rest) else []
+    if name == "rclone":
+        named = named[1:]
     if not into:
         if name == "ln" and len(named) == 1:
             into = ["."]
@@ -120,6 +122,7 @@ def _placed(
         is_new = may_be_new and not (os.path.isdir(place) if UNKNOWN not in place and "\0" not in place else False)
         for source in sources:
             gives_all = source.endswith(("/.", "/..")) or source in {".", ".."}
+            gives_all |= name in {"ditto", "rclone"}
             gives_all |= name == "rsync" and source.endswith("/")
             paths = [""] if UNKNOWN in source else places(source)
             for path in paths:

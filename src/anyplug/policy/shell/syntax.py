@@ -105,7 +105,7 @@ class Simple(msgspec.Struct, frozen=True):
     writes: tuple[str, ...] = ()  # files behind `>`
     marked: tuple[str, ...] = ()  # the words with the result of substitutions, or UNKNOWN, if there are any
     marked_writes: tuple[str, ...] = ()  # the same for the files
-    fed: tuple[str, ...] = ()  # texts after `<<<`
+    fed: tuple[str, ...] = ()  # texts behind `<<<` and `<<`
     reads: tuple[str, ...] = ()  # files after `<`; they are among the words, too
     scope: tuple[int, ...] = ()  # the text that contains it, and the subshells around it
     before: str = ""  # what separates it from the previous command, such as `&&`
@@ -325,6 +325,7 @@ class _Document(msgspec.Struct):
     is_quoted: bool
     has_tabs: bool
     line: _Line
+    number: int  # of the command on that line which it is fed to
 
 
 class _Reader:
@@ -485,7 +486,8 @@ class _Reader:
         line.end_word()
         word = found[2].replace("\\\n", "")
         is_quoted = any(char in word for char in "'\"\\")
-        self._documents.append(_Document(re.sub(r"\$(?=['\"])|['\"\\]", "", word), is_quoted, bool(found[1]), line))
+        delimiter = re.sub(r"\$(?=['\"])|['\"\\]", "", word)
+        self._documents.append(_Document(delimiter, is_quoted, bool(found[1]), line, len(line.found)))
         return found.end()
 
     def _take_documents(self, command: str, at: int, line: _Line, *, is_message: bool) -> int:
@@ -507,6 +509,9 @@ class _Reader:
                         break
                 logical = (logical + text[:-1])[: len(document.delimiter) + 1] if is_continued else ""
             body = command[start:end]
+            if not is_message and document.number < len(document.line.found):
+                fed = document.line.found[document.number]
+                document.line.found[document.number] = msgspec.structs.replace(fed, fed=(*fed.fed, body))
             for mode in (*(() if is_message else ("script",)), *(() if document.is_quoted else ("text",))):
                 line.inner.append(_Line())
                 self._waiting.append((line.inner[-1], body, mode, True))

@@ -6,12 +6,14 @@ text reads or writes is returned as a shell command: `sed p FILE`, `sed p x > FI
 compose their texts in other ways are not followed.
 """
 
+import itertools
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.policy.shell import sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
@@ -29,6 +31,7 @@ SHORT_OPTIONS: Final = {"tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", 
 CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
 MOST_STRINGS: Final = 64  # of one program
 MOST_BEFORE: Final = 12  # words before a program that another one runs
+LONGEST_NAME: Final = 256  # characters of a text that is looked for as a file
 LONGEST: Final = 4096  # characters of a text in another language
 _OPTION: Final = re.compile(
     r"--(?:\w+-)*(?:exec|extcmd|command|cmd|action|script|program|filter|pager|editor|shell|rsh|run|pack|eval|call)"
@@ -49,11 +52,12 @@ _AWK_COMMAND: Final = re.compile(
     r"""\|&?\s*"((?:\\.|[^"\\])*)"|"((?:\\.|[^"\\])*)"\s*\|&?|system\s*\(\s*"((?:\\.|[^"\\])*)\""""
 )
 _AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
-_SED_FILE: Final = re.compile(r"(?:(?<![A-Za-z_])|(?<=\Wg)|(?<=\Wp))([rRwW])[ \t]*([^\s;}][^\n]*)")
-_SED_RUNS: Final = re.compile(r"(?:^|[\n;{}0-9$/!,~ \t])e[ \t]+([^\n]+)")
-_SED_REPLACES: Final = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[a-zA-Z0-9]*e", re.DOTALL)
-_SHELLED: Final = re.compile(r"(?:^|[\s;|])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
+_SED_ACTION: Final = re.compile(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
+_SHELLED: Final = re.compile(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
 _MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
+_REMOVING: Final = re.compile(
+    r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copytree|cpSync|cp_r", re.IGNORECASE
+)
 _PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
 
 
@@ -79,12 +83,17 @@ def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[s
     elif name.startswith("git-"):
         yield shlex.join(["git", name.removeprefix("git-"), *rest])
     elif name == "sed":
-        for word in rest:
+        found = sed_scripts.scripts(rest)
+        for word in rest if found is None else found:
             yield from _sed(word)
     elif name in AWKS:
         for word in rest:
             yield from _awk(word, folder)
     elif name in EDITORS or name in SHELLED:
+        quoted = (found for text in (*rest, *fed) for found in _STRING.finditer(text[:LONGEST]))
+        yield from itertools.islice(
+            (text for one in quoted for text in one.groups() if text and " " in text), MOST_STRINGS
+        )
         texts = [word.removeprefix("+").removeprefix("--cmd=") for word in (*rest, *fed)]
         yield from (found[1] for text in texts for found in _SHELLED.finditer(text[:LONGEST]))
         for text in texts if name in EDITORS else ():
@@ -146,19 +155,20 @@ def _setting(key: str, value: str) -> Iterator[str]:
 
 def _sed(script: str) -> Iterator[str]:
     """Yield the files that a `sed` script reads and writes, and the commands that it runs."""
-    script = script[:LONGEST]
-    for command, file in (found.groups() for found in _SED_FILE.finditer(script)):
-        name = shlex.quote(file.strip())
-        yield f"sed p x > {name}" if command in "wW" else f"sed p {name}"
-    yield from (found[1] for found in _SED_RUNS.finditer(script))
-    yield from (found[2] for found in _SED_REPLACES.finditer(script))
+    found = sed_scripts.actions(script)
+    if found is None:  # what may be a command or a file, wherever it stands
+        found = (sed_scripts.Action(one[1].lower(), one[2]) for one in _SED_ACTION.finditer(script[:LONGEST]))
+    for kind, text in found:
+        yield text if kind == "e" else f"sed p x > {shlex.quote(text)}" if kind == "w" else f"sed p {shlex.quote(text)}"
 
 
 def _awk(program: str, folder: str) -> Iterator[str]:
     program = program[:LONGEST]
     yield from (next(filter(None, found.groups()), "") for found in _AWK_COMMAND.finditer(program))
     yield from (f"awk 1 > {shlex.quote(found[1])}" for found in _AWK_WRITES.finditer(program))
-    yield from _files("awk 1", (found[2] for found in _STRING.finditer(program) if found[2]), folder)
+    strings = [found[2] for found in _STRING.finditer(program) if found[2]][:MOST_STRINGS]
+    yield from _files("awk 1", strings, folder)
+    yield from _joined("awk 1 >" if ">" in program else "awk 1", strings, folder)
 
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
@@ -168,11 +178,24 @@ def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     if len(found) > 1:
         yield shlex.join(found)
     yield from _files(name, found, folder)
+    yield from _joined(name, found, folder)
+    if _REMOVING.search(program):
+        yield from _files("rm -r", found, folder)
+    if "extract" in program or "unpack" in program:
+        yield from _files("tar xf", found, folder)
+
+
+def _joined(name: str, texts: Sequence[str], folder: str) -> Iterator[str]:
+    """Return files whose names are put together of two strings, as `Path("a") / "b"` and `"a/" + "b"` are."""
+    made = (text for pair in itertools.pairwise(texts) for text in ("/".join(pair), "".join(pair)))
+    yield from (f"{name} {shlex.quote(text)}" for text in made if len(text) < LONGEST_NAME and _is_there(text, folder))
 
 
 def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iterator[str]:
     for text in texts:
-        if _PATH.fullmatch(text) or (text and "\0" not in text and len(text) < 256 and _is_there(text, folder)):  # noqa: PLR2004
+        if _PATH.fullmatch(text) or (
+            text and "\0" not in text and len(text) < LONGEST_NAME and _is_there(text, folder)
+        ):
             yield f"{name} {shlex.quote(text)}"
 
 

@@ -10,7 +10,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "jar", "7z", "7za", "7zr", "7zz"})
+ALWAYS: Final = frozenset({"unar", "aunpack", "dtrx", "atool", "ouch"})  # unpack unless they are told to list
+UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "jar", "7z", "7za", "7zr", "7zz", *ALWAYS})
 MODULES: Final = frozenset({"tarfile", "zipfile"})  # of Python, which unpack with `python -m`
 MODULE_FILES: Final = 2  # words without a folder: the option and the archive
 LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are read: agents wait for the answer
@@ -41,7 +42,8 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
         names = (name for text in texts for name in patched(text))
         yield from (os.path.join(into, name) for name in names for into in folders(rest, folder))
     elif _extracts(program, rest):
-        members = [name for path in _files([*rest, *others], folder) for name in _members(path)]
+        implied = [f"{word}.zip" for word in rest] if program == "unzip" else []
+        members = [name for path in _files([*rest, *implied, *others], folder) for name in _members(path)]
         places = folders(rest, folder)
         if program in MODULES and len(rest) > MODULE_FILES:
             places = [os.path.join(folder, os.path.expanduser(rest[-1]))]
@@ -58,6 +60,8 @@ def _name(word: str) -> str:
 def _extracts(program: str, rest: list[str]) -> bool:
     if program in MODULES:
         return rest[:1] in (["-e"], ["--extract"])
+    if program in ALWAYS:
+        return not any(word in {"-l", "list", "l", "--list"} for word in rest)
     if program == "unzip":
         return not any(map(_LISTING_ZIP.match, rest))
     if program.startswith("7z"):

@@ -52,7 +52,7 @@ def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool,
     """
     if given.startswith((UNKNOWN, MADE)) and not has_moved:
         path = given
-    if not _fits(path, place, removes=removes, has_dots=has_dots):
+    if not fits(path, place, removes=removes, has_dots=has_dots):
         return False
     if MADE in given:
         return True
@@ -69,10 +69,15 @@ def may_be(given: str, path: str, place: str, *, removes: bool, has_moved: bool,
 
 def is_told(part: str, name: str) -> bool:
     """Return whether a part of a path may be a name, and enough of it is known to say so."""
-    if not _fits(part.casefold(), name, removes=False, has_dots=True, is_whole=True):
+    if not fits(part.casefold(), name, removes=False, has_dots=True, is_whole=True):
         return False
-    known = _OPEN.sub("", _ENDING.sub("", part))
-    return len(known) >= FEWEST_KNOWN or (name.startswith(".") and part.startswith("."))
+    literal = known(_ENDING.sub("", part))
+    return len(literal) >= FEWEST_KNOWN or (name.startswith(".") and part.startswith("."))
+
+
+def known(text: str) -> str:
+    """Return what is known of a text."""
+    return _OPEN.sub("", text)
 
 
 def _telling(place: str) -> tuple[str, ...]:
@@ -103,7 +108,7 @@ def _positions(place: str) -> tuple[dict[str, int], int, int, int]:
     return at, every & ~slashes, at.get(".", 0) & (slashes << 1 | 1), slashes | 1 << len(place)
 
 
-def _fits(pattern: str, place: str, *, removes: bool, has_dots: bool, is_whole: bool = False) -> bool:
+def fits(pattern: str, place: str, *, removes: bool, has_dots: bool, is_whole: bool = False) -> bool:
     """Return whether a pattern may match a place or its content; if it `removes`, also a parent folder."""
     at, names, dots, ends = _positions(place)
     size = len(place)

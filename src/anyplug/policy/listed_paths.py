@@ -1,0 +1,158 @@
+"""The paths that the builtin `protected_paths` is told: a name, a folder, an absolute path, or a pattern with `*`.
+
+A relative one counts in every folder, as `/NAME/` in a path does. Paths are compared without regard to case, as some
+file systems do.
+"""
+
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from anyplug.policy import paths
+from anyplug.policy.agent_events import NAMING_KEY
+from anyplug.policy.paths import is_within
+from anyplug.policy.shell import syntax, word_patterns
+from anyplug.policy.shell.command_steps import LONGEST_GLOB, Step
+from anyplug.policy.shell.line_changes import NOWHERE, CommandLine, Guarded, has_name, lies_in
+from anyplug.policy.shell.substitutions import MADE
+from anyplug.rego.builtins import globs
+from anyplug.rego.values.rego_errors import BuiltinError, NotSupported
+
+MOST_FOUND: Final = 5_000  # entries of the project that are compared with patterns
+FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which a name is recognised
+MOST_WORDS: Final = 1_000  # of a text in another language
+SKIPPED: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+_CHANGING_TOOL: Final = re.compile(
+    r"write|edit|creat|delet|remov|mov|renam|sav|put|updat|patch|replac|insert|append|cop|upload|mkdir|touch|unlink"
+    r"|trash|fs|file|git",
+    re.IGNORECASE,
+)
+_LETTER: Final = re.compile(r"(?:^|=)-\w")  # an option, with its value behind it
+_PATH: Final = re.compile(r"[\w.~*?/@+-]+")
+
+
+class ListedPaths(Guarded):
+    """What a rulebook lists as read-only, seen from a folder."""
+
+    has_known_contents = True
+
+    def __init__(self, patterns: Sequence[str], cwd: str) -> None:
+        self._patterns = [pattern.removeprefix("./").rstrip("/").casefold() or "/" for pattern in patterns if pattern]
+        self._plain = [pattern for pattern in self._patterns if not any(char in pattern for char in syntax.GLOBS)]
+        self._globs = [_compiled(pattern) for pattern in self._patterns if pattern not in self._plain]
+        found = paths.find(cwd)
+        self._roots = list(dict.fromkeys(map(os.path.realpath, (cwd, os.path.dirname(found) if found else cwd))))
+        written = [pattern.removeprefix("./").rstrip("/") or "/" for pattern in patterns if pattern]
+        self._absolute = [pattern for pattern in written if os.path.isabs(pattern)]
+        self._named = [os.path.normpath(os.path.join(root, pattern)) for pattern in written for root in self._roots]
+
+    @functools.cached_property
+    def held(self) -> list[str]:  # type: ignore[override]
+        """List the places, also those that are not there, and what there is of patterns."""
+        return list(dict.fromkeys((*self._named, *map(os.path.realpath, self._named), *self._matches())))
+
+    @property
+    def places(self) -> list[str]:  # type: ignore[override]
+        """List the same: nothing may be put there either."""
+        return self.held
+
+    @property
+    def folders(self) -> list[str]:  # type: ignore[override]
+        """List the same: the names of files in them are known."""
+        return self.held
+
+    def _matches(self) -> Iterator[str]:
+        """Return what lies in the project and fits a pattern."""
+        if not self._globs:
+            return
+        walked = (
+            os.path.join(above, name)
+            for root in self._roots
+            for above, folders, names in _walk(root)
+            for name in (*folders, *names)
+        )
+        yield from (path for path in itertools.islice(walked, MOST_FOUND) if self._fits(path.casefold()))
+
+    def _fits(self, path: str) -> bool:
+        """Whether a path fits a pattern, or lies in a folder that does."""
+        return any(pattern.fullmatch(path) for pattern in self._globs)
+
+    def covers(self, path: str) -> bool:
+        """Whether a path is listed, or lies in a folder that is."""
+        lower = path.casefold()
+        if len(lower) > LONGEST_GLOB * 16:
+            return False
+        for pattern in self._plain:
+            if is_within(lower, pattern) if os.path.isabs(pattern) else f"/{pattern}/" in f"{lower}/":
+                return True
+        return self._fits(lower) or any(_is_told(lower, place.casefold()) for place in self._named)
+
+    def is_named(self, word: str) -> bool:
+        """Whether a word has the name of something listed in it."""
+        lower = word.casefold()
+        texts = [lower, *(lower[found.end() :] for found in _LETTER.finditer(lower))]
+        return any(has_name(text, pattern) for pattern in self._plain for text in texts)
+
+    def mentions(self, text: str) -> Iterator[str]:
+        """Name what is listed and stands in a text."""
+        plain = syntax.plain(text)
+        yield from (pattern for pattern in self._plain if has_name(plain, pattern))
+        words = itertools.islice(_PATH.finditer(plain), MOST_WORDS) if self._globs else ()
+        yield from (found[0] for found in words if self._fits(f"/{found[0]}"))
+
+    def may_hold(
+        self, given: str, path: str, place: str, *, removes: bool = False, has_moved: bool = False, has_dots: bool
+    ) -> bool:
+        """Whether a word that is not fully known may stand for a place: enough of its name stands there, too."""
+        name = os.path.basename(place)
+        stem, ending = os.path.splitext(name)
+        parts = [part.removesuffix(ending) if stem else part for part in given.split(os.sep)]
+        telling = [part for part in parts if len(word_patterns.known(part)) >= FEWEST_KNOWN]
+        if given.startswith((syntax.UNKNOWN, MADE)) and not has_moved:
+            path = given
+        return any(word_patterns.is_told(part, one) for part in telling for one in (stem, name)) and (
+            word_patterns.fits(path, place, removes=removes, has_dots=has_dots)
+        )
+
+    def is_argument(self, tool: str, key: str, text: str) -> bool:
+        """Whether a text may name a file: by its key, or because the tool changes files and the text is one word."""
+        if not key or NAMING_KEY.search(key) or "\n" in text.strip():
+            return True
+        return bool(_CHANGING_TOOL.search(tool)) and not any(char in text.strip() for char in syntax.BLANKS)
+
+    def only_reads(self, step: Step) -> bool | None:
+        """Whether a command only reads: what is read must not be written elsewhere either, as in the original."""
+        return None if set(step.writes) <= NOWHERE else False
+
+    def also_changed(self, line: CommandLine) -> Iterator[str]:
+        """Name folders above an absolute path that a command is given which does not only read, as in the original."""
+        if self._absolute and not all(map(line.only_reads, line.steps)):
+            named = [path for step in line.steps for path in (*step.paths, *step.writes)]
+            named += [paths.resolved(word, line.folder) for word in syntax.path_words(line.text)]
+            for path in dict.fromkeys(path.rstrip("/*").casefold() or "/" for path in named):
+                yield from (path for place in self._absolute if is_within(place.casefold(), path))
+
+
+def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    for above, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in SKIPPED]
+        yield above, folders, names
+
+
+def _is_told(path: str, place: str) -> bool:
+    """Whether a path with globs can be a place, and has something of its name: what `*` means now is looked up."""
+    part = "".join(path.split(os.sep)[place.count(os.sep) :][:1])
+    return bool(word_patterns.known(part)) and lies_in(path, place)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Translate a pattern as `glob.match` does; an invalid one stands for itself."""
+    try:
+        body = globs.pattern(pattern, "").removeprefix("(?s)^").removesuffix("$")
+    except (BuiltinError, NotSupported):
+        body = re.escape(pattern)
+    before = "" if os.path.isabs(pattern) else "(?:.*/)?"
+    return re.compile(f"{before}{body}(?:/.*)?", re.DOTALL)
