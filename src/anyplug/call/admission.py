@@ -1,7 +1,7 @@
 """Decide whether a plugin may run: only what a person approved, as it is at this moment. Asked once per call.
 
-A check takes a system call for each of the plugin's files, or reads them all. A program that each call starts is checked
-each time. A long-running plugin runs the code that was checked when it started: that check holds as long as the kernel
+A check takes a system call for each of the plugin's files, or reads them all. What each call starts is checked each
+time. A long-running plugin runs the code that was checked when it started: that check holds as long as the kernel
 reports no change in its folders, and only for a short time, because the kernel does not see every change.
 """
 

@@ -67,9 +67,8 @@ class Session:
     def catalog(self) -> "Catalog":
         """Where plugins come from. Raises AnyplugError."""
         if self._catalog is None:
-            from anyplug.catalog.catalog import (
-                Catalog,
-            )  # takes 25 ms to import, and a call through the daemon does not need it
+            # takes 25 ms to import, and a call through the daemon does not need it
+            from anyplug.catalog.catalog import Catalog
 
             self._catalog = Catalog(find_home(self.options.home), self.options.plugin, self._roots)
             self._warn_of_settings(self._catalog)
