@@ -128,9 +128,8 @@ def _report_command(session: Session, outcome: "CommandOutcome") -> int:
 
 def terminal_attachment(session: Session) -> "Attachment":
     """Return the attachment of this run, which asks the person if there is one."""
-    from anyplug.call.consent import Attachment
-
     # imported with the host, for commands that run plugins
+    from anyplug.call.consent import Attachment
     from anyplug.frontends.cli.consent_prompt import wait_for_answer
 
     ask = wait_for_answer if terminal.can_ask() else None
