@@ -420,7 +420,7 @@ async def test_a_signal_that_cannot_be_run_refuses_and_says_why(command):
     assert made["decision"]["decision"] == "deny"
     assert made["rules"][0]["rule_id"] == "SIGNAL_FAILED"
     assert any("refuses" in line and "hint:" in line for line in made["said"])
-    assert any(line.startswith("DEBUG: the signal 's' gave no answer") for line in made["said"])
+    assert any(line.startswith("DEBUG: the signal 's' did not answer") for line in made["said"])
 
 
 async def test_scripts_of_the_project_can_be_run_by_signals():

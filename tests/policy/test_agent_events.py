@@ -86,7 +86,7 @@ def test_arguments_may_be_any_object(args):
     ],
 )
 def test_an_argument_of_another_type_than_policies_read_is_refused(tool, args):
-    with pytest.raises(BadEvent, match=r"must be|is no call"):
+    with pytest.raises(BadEvent, match=r"must be|is not a call"):
         read("opencode", policy_projects.event(tool) | {"args": args})
 
 

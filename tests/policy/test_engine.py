@@ -223,7 +223,7 @@ async def test_a_signal_without_an_answer_refuses_and_leaves_nothing_behind(comm
     with_signal(decision("ask"), command, seconds=1)
     made = await answer(bash("ls"))
     assert made["decision"] == "deny"
-    assert "the signal 's' gave no answer" in made["reason"]
+    assert "the signal 's' did not answer" in made["reason"]
 
 
 async def test_a_signal_that_nobody_defined_refuses():
@@ -237,7 +237,7 @@ async def test_a_signal_that_fails_does_not_stop_what_only_gives_context():
     with_signal('add_context contains "x"\n', "sleep 600", seconds=1)
     made = await ask(bash("ls"))
     assert made["decision"]["decision"] == "allow"
-    assert any("gave no answer" in line for line in made["said"])
+    assert any("did not answer" in line for line in made["said"])
 
 
 async def test_signals_can_be_switched_off(home):

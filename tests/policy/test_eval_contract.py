@@ -122,7 +122,7 @@ async def test_a_policy_dir_is_read_as_the_original_reads_it(tmp_path):
         ({"policies/opencode/p.rego": policy("p", decision("deny"), events=[], tools=["Bash"])}, "required_events"),
         ({"policies/opencode/.keep": "", "rulebook.yml": "builtins: {protected_paths: {enabled: true}}"}, "`paths`"),
         ({"policies/opencode/.keep": "", "rulebook.yml": "signals: [1]"}, "signals"),
-        ({"policies/opencode/.keep": "", "rulebook.yml": "a: [b"}, "rulebook.yml:1"),
+        ({"policies/opencode/.keep": "", "rulebook.yml": "a: [b"}, "rulebook.yml:2"),
         (
             {
                 "system/evaluate.rego": policy_projects.EVALUATE,
@@ -142,10 +142,10 @@ async def test_without_usable_policies_there_is_no_decision_and_the_reason_names
 
 
 async def test_what_keeps_policies_from_being_used_is_followed_by_the_cure():
-    assert (await ask(bash("ls")))["said"][-1] == "hint: `anyplug policy init --harness opencode` makes one"
+    assert (await ask(bash("ls")))["said"][-1] == "hint: create one with `anyplug policy init --harness opencode`"
     project({"p": "package"})
     assert (await ask(bash("ls")))["said"][-1].startswith("hint: `anyplug policy validate` shows what is wrong")
-    assert "whole path" in (await ask(bash("ls"), global_config="here"))["said"][-1]
+    assert "full path" in (await ask(bash("ls"), global_config="here"))["said"][-1]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"command": "ls", "workdir": 7}, {"x": [None, 7]}])
@@ -169,7 +169,7 @@ async def test_arguments_that_are_no_object_get_no_decision(arguments):
 
 def test_what_is_no_event_is_said_in_words_for_people():
     project({"p": policy("opencode.p", policy_projects.NO_VERIFY)})
-    assert "and is missing" in command_line.run("eval", "--harness", "opencode", stdin="{}").err
+    assert "but is missing" in command_line.run("eval", "--harness", "opencode", stdin="{}").err
     assert "it is not UTF-8" in command_line.run("eval", "--harness", "opencode", stdin=b"\xff").err
 
 
@@ -271,7 +271,7 @@ def test_the_program_is_a_stand_in_for_cupcake():
     assert "safety.rego:10: deny GIT_NO_VERIFY" in done.err
     done = command_line.run("eval", "--harness", "opencode", stdin="{")
     assert (done.code, done.out) == (1, "")
-    assert "no JSON" in done.err
+    assert "not JSON" in done.err
     done = command_line.run("eval", "--harness", "claude", stdin=b"\xff")
     assert (done.code, done.out) == (2, "")
 

@@ -258,7 +258,7 @@ async def test_fail_mode_open_lets_pass_and_notes_it(host, cyclop, settings):
     async with host(cyclop()) as h:
         result = await h.call("hello")
         assert result.text == "done"
-        assert any("let pass" in note for note in records(h)[0].notes)
+        assert any("allowed" in note for note in records(h)[0].notes)
         assert set(records(h)[0].notes_by) == {"policy"}
     (warning,) = result.metadata["warnings"]  # who relies on policies learns that none was asked
     assert "p.rego:1" in warning
@@ -282,7 +282,7 @@ async def test_fail_mode_open_is_no_pardon_for_what_policies_did_decide(host, cy
         ('echo \'{"decision": "block"}\'', "refused"),
         ("echo oops >&2; exit 3", "it exited with 3: oops"),
         ("echo nonsense", "nonsense"),
-        ("echo '{}'", "its answer is none"),
+        ("echo '{}'", "its answer is invalid"),
         ("sleep 600", "did not answer within 1 s"),
     ],
 )
@@ -358,7 +358,7 @@ async def test_a_projects_commands_run_only_where_the_person_trusts_it(host, cyc
     async with host(plugin) as h:
         result = await h.call("hello")
     assert result.error.message.count("have not trusted") == 1
-    assert "the signals 's', 't' gave no answer" in result.error.message
+    assert "the signals 's', 't' did not answer" in result.error.message
     assert f"`anyplug policy trust {os.getcwd()}`" in result.error.hint
     assert not os.path.exists(marks)
     accepted_copies.accept(str(home), ".cupcake", trusted=True)

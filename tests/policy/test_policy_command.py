@@ -45,7 +45,7 @@ def test_validate_names_file_and_line_of_everything():
     assert done.code == 1
     for said in (
         "p.rego:9: error: a decision of `deny` lacks severity and rule_id (malformed_decision)",
-        "p.rego:10: warning: `ask` is no set",
+        "p.rego:10: warning: `ask` is not a set",
         "p.rego:1: warning: no agent sends PreTolUse",
         "p.rego:1: error: the rulebook has no signal `gone`",
         "q.rego:6: warning: it has no rule named after a verb",

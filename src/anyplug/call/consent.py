@@ -297,6 +297,6 @@ def _nobody(question: Question) -> Verdict:
     return Verdict(
         allowed=False,
         by="host",
-        reason=f"plugin '{plugin}' needs confirmation (tier 2), but this is not a terminal",
+        reason=f"plugin '{plugin}' needs confirmation (tier 2), but there is nobody to ask here",
         hint=f"pass --yes, or allow it permanently with {question.cure}",
     )

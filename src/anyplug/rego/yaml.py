@@ -122,7 +122,7 @@ class _Reader:
             is_merge = isinstance(event, yaml.ScalarEvent) and event.value == _MERGE and event.implicit[0]
             key = _key(event, self.node(event))
             if self.unique and (key in made or (is_merge and merged)):
-                raise _fail(event, f"the key `{key}` stands here a second time")
+                raise _fail(event, f"the key `{key}` occurs twice")
             value = self.node(self.next())
             if is_merge:
                 merged = {**_merged(event, value), **merged}

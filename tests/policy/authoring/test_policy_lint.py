@@ -21,14 +21,14 @@ def said(body=NO_VERIFY, *, rulebook="", harness="opencode", **routing):
 @pytest.mark.parametrize(
     ("body", "line", "says"),
     [
-        (f"deny contains {FINE.replace('HIGH', 'HIHG')}\n", 8, "warning: `HIHG` is no severity"),
+        (f"deny contains {FINE.replace('HIGH', 'HIHG')}\n", 8, "warning: `HIHG` is not a severity"),
         (
             'deny contains {"rule_id": "R", "severity": "HIGH", "reason": 7}\n',
             8,
-            "error: `reason` in a decision of `deny` is no text",
+            "error: `reason` in a decision of `deny` must be a string",
         ),
         ('deny contains "no"\n', 8, "warning: a decision of `deny` is not an object"),
-        ("add_context contains 7\n", 8, "error: `add_context` holds texts"),
+        ("add_context contains 7\n", 8, "error: `add_context` must contain strings"),
         (
             'modify contains {"rule_id": "M", "reason": "r", "updated_input": "x"}\n',
             8,
