@@ -18,7 +18,7 @@ ROOMY = "timeout_s = 60\n"
 # What an answer looks like: its code (empty: it succeeded), and what stands in its message and in its hint.
 CYCLOP = {
     "never-answers": ("timed_out", r"^Plugin timed out after 0\.5s$", "run it by hand"),
-    "floods-stdout": ("too_large", r"^Plugin stdout exceeded 1MB limit$", "answer with less"),
+    "floods-stdout": ("too_large", r"^Plugin stdout exceeded 1MB limit$", "return less"),
     "floods-stderr": ("", "^done$", ""),
     "half-an-object": ("bad_output", r'^Plugin returned invalid JSON: .*\{"result": "do$', "one JSON object"),
     "two-objects": ("bad_output", r'^Plugin returned invalid JSON: .*"one".*\n.*"two"', "one JSON object"),
@@ -42,7 +42,7 @@ CYCLOP = {
 }
 STAVROBOT = {
     "never-answers": ("timed_out", r"^Tool execution timed out after 0\.5s$", "run it by hand"),
-    "floods-stdout": ("too_large", r"^Tool output exceeded 16MB limit$", "answer with less"),
+    "floods-stdout": ("too_large", r"^Tool output exceeded 16MB limit$", "return less"),
     "floods-stderr": ("", "done", ""),
     "half-an-object": ("", r'^\{"result": "do$', ""),
     "two-objects": ("", r'"one".*\n.*"two"', ""),

@@ -236,7 +236,7 @@ async def test_questions_of_the_new_era_are_answered_or_refused_likewise(habits)
         assert given["q"]["roots"][0]["uri"] == f"file://{os.getcwd()}"
         refused = await h.call(act("wants-input"), {"person": True})
         assert refused.error.code == "tool_error"
-        assert "wants elicitation/create before it answers 'act'" in refused.error.message
+        assert "requests elicitation/create before it answers 'act'" in refused.error.message
         assert (await h.call(act("wants-input"), {"forever": True})).error.code == "bad_output"
 
 

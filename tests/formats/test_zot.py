@@ -144,7 +144,7 @@ async def test_a_theme_or_skills_without_a_program_are_no_fault_and_nothing_runs
     async with host(folder) as h:
         (entry,) = h.plugins
         assert (entry.state, entry.plugin.permissions, h.peers.places) == ("disabled", (), [])
-        assert problems(h) == [f"pretty: it holds {holds} and no program"]
+        assert problems(h) == [f"pretty: it contains {holds} and no program"]
         assert "nothing that anyplug could run" in entry.problems[0].hint
 
 

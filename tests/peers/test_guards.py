@@ -250,7 +250,7 @@ async def test_while_a_required_guard_is_down_what_it_guards_is_refused(zot, hos
         os.killpg(h.peers.up[0].session.pid, signal.SIGKILL)
         await until(lambda: len(h.peers.up) == 1)
         result = await h.call("run")
-        assert (result.error.code, "the required guard 'guard' is down" in result.text) == ("denied", True)
+        assert (result.error.code, "the required guard 'guard' is not running" in result.text) == ("denied", True)
         assert "SIGKILL" in result.text
         assert record(h).by == "guard:guard"
         await until(lambda: len(h.peers.up) == 2)
@@ -474,7 +474,7 @@ async def test_a_guard_that_is_closed_when_silent_refuses_also_while_it_is_down(
     async with host(zot("guard", guarding("os._exit(9)")), target) as h:
         results = [await h.call("run") for _ in range(3)]
     assert [result.error.code for result in results] == ["denied"] * 3
-    assert "the guard 'guard' is down: extension 'guard' ended by itself: it exited with 9" in results[2].text
+    assert "the guard 'guard' is not running: extension 'guard' ended by itself: it exited with 9" in results[2].text
 
 
 async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, target, monkeypatch):
@@ -483,7 +483,7 @@ async def test_that_a_guard_is_down_and_was_passed_over_is_on_record(zot, host, 
         for _ in range(2):
             assert not (await h.call("run")).is_error
         (note,) = record(h).notes
-    assert note.startswith("the guard 'guard' is down: ")
+    assert note.startswith("the guard 'guard' is not running: ")
     assert note.endswith("it was skipped")
 
 
@@ -807,7 +807,7 @@ async def test_a_guard_whose_new_code_does_not_come_up_is_missed(zot, host, targ
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("guard").plugin)
         result = await h.call("run", attachment=Attachment(yes=True))
-        assert "the guard 'guard' is down" in result.metadata["warnings"][0]
+        assert "the guard 'guard' is not running" in result.metadata["warnings"][0]
 
 
 # One of the same name that nobody approved

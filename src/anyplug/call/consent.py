@@ -289,8 +289,8 @@ def _nobody(question: Question) -> Verdict:
             allowed=False,
             by="host",
             reason=(
-                f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', but this is not a "
-                "terminal; --yes applies only to the call that you made yourself"
+                f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', but there is "
+                "nobody to ask here; --yes applies only to the call that you made yourself"
             ),
             hint=f"allow it permanently with {question.cure}",
         )

@@ -67,7 +67,7 @@ def take(tmp: PrivateTmp, stamps: Stamps, files: Files) -> tuple[File, ...]:
         except OSError as error:
             with suppress(OSError):
                 untrusted_files.remove(files.keep)
-            why = f"the files that '{files.tool}' wrote to /tmp/{tmp.name} cannot be taken: {error.strerror}"
+            why = f"cannot copy the files that '{files.tool}' wrote to /tmp/{tmp.name}: {error.strerror}"
             if not isinstance(error, untrusted_files.TooMuch):
                 raise Unavailable(why, f"check the disk's free space and the permissions of {keep}") from error
             most = f"{MOST_OUTPUTS:,} files of {untrusted_files.shown(LARGEST_OUTPUT)} together"

@@ -69,7 +69,7 @@ def load_client(name: str, path: str) -> Plugin:
 def switched_off(plugin: Plugin) -> Off | None:
     """Honour clients' `disabled`, if no server is left."""
     where = plugin.path if plugin.is_file else os.path.join(plugin.path, MANIFEST)
-    return None if plugin.enabled else Off(f'take "disabled" out of a server in {where}')
+    return None if plugin.enabled else Off(f'remove "disabled" from a server in {where}')
 
 
 def readable(plugin: Plugin) -> tuple[str, ...]:

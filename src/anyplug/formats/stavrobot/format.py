@@ -128,7 +128,7 @@ def result(call: Call, request: Program, answer: Finished, around: Surroundings)
         return _output(answer)
     hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
     raise CallError(
-        _joined(answer) or f"the tool failed (exit {code}) and said nothing",
+        _joined(answer) or f"the tool failed (exit {code}) without a message",
         hint,
         exit_code=code,
         stderr=one_shot.decode(answer.stderr),

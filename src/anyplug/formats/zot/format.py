@@ -118,7 +118,7 @@ def load(folder: Folder) -> Plugin:
 def switched_off(plugin: Plugin) -> Off | None:
     """Honour `enabled` in the manifest; an extension without a program cannot be enabled at all."""
     if plugin.launch is None and not plugin.is_broken:
-        return Off("there is no program in it that could run")
+        return Off("it contains no program that could run")
     return None if plugin.enabled else Off(f'set "enabled" to true in {os.path.join(plugin.path, MANIFEST)}')
 
 
