@@ -8,6 +8,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,8 +43,10 @@ TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the program once: where Python is told to write no bytecode, thousands of processes would each do it."""
+    """Prepare what the processes of all tests share."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
     if not hasattr(config, "workerinput"):
+        # Where Python is told to write no bytecode, thousands of processes would each compile the program.
         compileall.compile_dir(os.path.dirname(anyplug.__file__), quiet=1)
 
 

@@ -158,8 +158,10 @@ def _run(words: list[str], streams: list[int], cwd: str, env: dict[str, str]) ->
 if __name__ == "__main__":
     import anyplug.frontends.cli
     import anyplug.host.host
+    from anyplug.runtime import mcp_sdk
 
     for module in pkgutil.walk_packages(anyplug.frontends.cli.__path__, "anyplug.frontends.cli."):
         importlib.import_module(module.name)
+    mcp_sdk.load()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -85,7 +85,7 @@ def test_a_server_at_an_address_is_not_reached_without_the_grant(recorder, trans
     assert recorder.seen == []
     for row, (approved, shown, _) in zip(rows, done, strict=True):
         assert approved.code == 0, row
-        assert f"is not granted network:127.0.0.1:{recorder.server_port}" in shown.out, row
+        assert f"was not granted network:127.0.0.1:{recorder.server_port}" in shown.out, row
         assert f"`anyplug grant remote network:127.0.0.1:{recorder.server_port}`" in shown.out, row
 
 

@@ -118,7 +118,7 @@ def test_a_person_is_asked_once_for_a_run():
         ("{}", 'the object has no "steps"'),
         ('[{"tool": "echo"}, {"input": {}}]', "step 2 has no tool"),
         ('[{"tool": "echo", "input": [1]}]', "the input of step 1 must be an object, not a list"),
-        (json.dumps([{"tool": "echo"}] * 1001), "step 1001 is one too many"),
+        (json.dumps([{"tool": "echo"}] * 1001), "there are 1,001 steps"),
         (" " * (17 << 20), "is larger than 16 MiB"),
     ],
 )

@@ -129,7 +129,7 @@ def test_an_unknown_key_changes_nothing(kit):
     for words in (["citty=x"], ["citty"], ["--unset", "citty"], ["city=x", "citty=y"], ["permissions=[]"]):
         done = command_line.fails(2, "config", "kit", *words)
         assert "has no configuration value" in done.err
-        assert "it has api_key, city" in done.err
+        assert "its values are api_key, city" in done.err
     assert not os.path.exists(f"{kit}/config.json")
 
 

@@ -133,8 +133,8 @@ def test_a_grant_says_what_it_means_where_its_words_do_not():
     ("written", "said"),
     [
         ("network:*:99999", "'99999' in 'network:*:99999' is not a port"),
-        ("clipboard:all", "'clipboard' has no scope"),
-        ("filesystem:read:~bob/x", "another user's folder"),
+        ("clipboard:all", "'clipboard' takes no scope"),
+        ("filesystem:read:~bob/x", "another user's home folder"),
         ("env:A-B", "not a valid name for an environment variable"),
     ],
 )

@@ -258,7 +258,7 @@ def test_all_clients_are_listed_with_where_they_stand(user: Path):
     assert [row["client"] for row in rows if row["scope"] == "user"] == list(CLIENTS)
     by_place = {(row["client"], row["scope"]): row for row in rows}
     assert by_place["zed", "user"]["found"] is True
-    assert "cannot be understood" in by_place["zed", "user"]["problem"]
+    assert "is invalid" in by_place["zed", "user"]["problem"]
     assert by_place["vscode", "project"]["connected"] is True
     assert by_place["cursor", "user"]["found"] is False
     shown = command_line.ok("connect").out

@@ -22,7 +22,7 @@ def test_it_is_put_into_the_project_and_taken_away_again():
     done = ok("connect", "opencode", "--policy")
     assert IN_A_PROJECT in done.out
     assert "every tool is refused here: there is no .cupcake" in done.err
-    assert "`anyplug policy init --harness opencode` makes one" in done.err
+    assert "create one with `anyplug policy init --harness opencode`" in done.err
     assert os.environ["ANYPLUG_HOME"] in read(IN_A_PROJECT)
     assert "already exists" in ok("connect", "opencode", "--policy").out
     assert ok("connect", "opencode", "--policy", "--remove", "--json").json[0]["change"] == "removed"

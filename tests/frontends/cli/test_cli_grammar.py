@@ -244,7 +244,7 @@ def test_a_database_that_is_none_is_an_error_that_says_so():
     for words in (["list"], ["audit"], ["jobs"], ["approve", "hello", "--yes"]):
         done = command_line.fails(1, *words)
         assert "anyplug.db failed: file is not a database" in done.err
-        assert "moved away" in done.err
+        assert "move it away" in done.err
 
 
 def test_settings_that_cannot_be_read_are_an_error_that_names_the_place(settings):

@@ -131,7 +131,7 @@ def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
     ("words", "cure"),
     [
         (["My Kit", "--format", "cyclop"], "for example `my-kit`"),
-        (["My-Kit", "--format", "stavrobot"], "small Latin letters"),
+        (["My-Kit", "--format", "stavrobot"], "lower-case Latin letters"),
         (["my_kit", "--format", "stavrobot"], "for example `my-kit`"),
         (["--format", "stavrobot", "--", "-kit"], "for example `kit`"),
         (["ma\u00eftre d'h\u00f4tel"], "for example `maitre-d-hotel`"),

@@ -125,7 +125,7 @@ def test_one_that_does_not_start_is_listed_with_the_reason(tmp_path):
         )
         assert "error: doomed: it is not running: " in done.err
         assert "no database" in done.err
-        assert "hint: mend it\n" in done.err
+        assert "hint: see the error, fix the plugin and reload\n" in done.err
 
 
 def test_show_says_everything_that_someone_debugging_needs(installed):
@@ -474,7 +474,7 @@ def test_what_has_no_manifest_is_not_installed(address, tmp_path):
     git = ["git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@y"]
     for words in (["init", "-q"], ["add", "run.py"], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *words], check=True)
-    assert "holds no plugin" in fails(1, "install", address.format(folder)).err
+    assert "is not a plugin" in fails(1, "install", address.format(folder)).err
     assert not os.path.exists(os.path.join(home(), "plugins", "bare"))
     assert ok("list", "--json").json == []
 
@@ -484,7 +484,7 @@ def test_a_theme_is_listed_and_not_installed(tmp_path):
     zot_folders.write_manifest(folder, {"name": "pretty"})
     plugin_folders.write(os.path.join(folder, "theme.json"), "{}")
     assert listed("pretty", "--ext", folder)["state"] == "disabled"
-    assert "nothing to install: it holds a theme and no program" in fails(1, "install", folder, "--yes").err
+    assert "nothing to install: it contains a theme and no program" in fails(1, "install", folder, "--yes").err
     assert os.listdir(os.path.join(home(), "plugins")) == []
 
 
