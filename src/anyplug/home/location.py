@@ -10,7 +10,15 @@ RESIDENT = "resident.json"  # in the home folder, while a resident host is up: i
 
 
 def home_path(given: str = "") -> str:
-    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder.
+
+    Links on the way are followed here and nowhere else: everything below works on real paths.
+    """
+    return os.path.realpath(named_home(given))
+
+
+def named_home(given: str = "") -> str:
+    """Return the same path as people write it, with links on the way."""
     return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
 
 

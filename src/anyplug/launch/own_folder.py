@@ -7,6 +7,7 @@ see that, with the snapshot's code laid over it. `runtime.confine.shelf` does th
 
 import os
 import stat
+import sys
 import time
 from contextlib import suppress
 
@@ -136,6 +137,19 @@ class OwnFolders:
         """Whether a snapshot of a plugin takes so long that a person should know; never blocks."""
         reading = self._catalog.last_reading(plugin)
         return reading is not None and len(reading.stamps) > MANY_FILES
+
+    def shows(self, plugin: Plugin, *, namespaces: bool) -> bool:
+        """Whether a plugin runs from a snapshot, where mounts can be had; never blocks."""
+        if sys.platform != "linux" or not namespaces or plugin.is_file:
+            return False
+        # Who writes a plugin would wait for a copy after each change, and every change is approved.
+        return not (plugin.explicit and self.is_large(plugin))
+
+    def has_snapshot(self, value: str) -> bool:
+        """Whether there is a snapshot of a digest already."""
+        return bool(value) and any(
+            os.path.isdir(self.snapshots.path(value, config=with_it)) for with_it in (False, True)
+        )
 
     def keep(self, plugin: Plugin, value: str) -> None:
         """Make the snapshot of a plugin's digest, which was just taken; raises Changed and OSError."""

@@ -16,7 +16,7 @@ import anyplug
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.home import digest
-from anyplug.home.location import home_path, known_homes, state_path, usual_path
+from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
@@ -78,8 +78,13 @@ class Allowances:
             data=data,
             cache=home.cache(plugin),
             home=home.path,
-            user=os.path.expanduser("~"),
-            others=(*registry.private_places(self._project, self.settings.formats), *self._other_homes(), *configured),
+            user=os.path.realpath(os.path.expanduser("~")),
+            others=(
+                *registry.private_places(self._project, self.settings.formats),
+                *self._other_homes(),
+                *self._linked_from_home(),
+                *configured,
+            ),
             secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is nobody's project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
@@ -136,6 +141,16 @@ class Allowances:
         )
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
+    def _linked_from_home(self) -> tuple[str, ...]:
+        """Return where links in our home lead: a person may keep some of its folders on another disk."""
+        try:
+            with os.scandir(self._home.path) as entries:
+                linked = [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
+        except OSError:
+            return ()
+        kept = (os.path.expanduser("~"), self._project, *_this_program())
+        return tuple(path for path in linked if os.path.isdir(path) and not _is_above(path, kept))
+
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Return what is to be protected besides the table, where anything was granted that could hold it.
 
@@ -144,7 +159,7 @@ class Allowances:
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
-        user = os.path.expanduser("~")
+        user = os.path.realpath(os.path.expanduser("~"))
         named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
         paths = [
             *registry.standard_roots(self._home, self._project, self.settings.formats),
@@ -162,7 +177,8 @@ class Allowances:
         tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
         tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
-        led_to = [place for path in absolute for place in on_the_way_to(path)]
+        ours = (os.path.expanduser("~"), self._home.named, named_home(), named_home(usual_path()))
+        led_to = [place for path in (*ours, *absolute) for place in on_the_way_to(path)]
         led_to += _behind_links(tops, protected)
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))

@@ -229,8 +229,8 @@ class Confinement:
         for folder in profile.measured:
             one_shot.make_folder(folder)
         # 15 ms with ctypes, and only a host that starts something needs it.
-        from anyplug.runtime.sandbox.enforcement import TRY_AGAIN, Shortage
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
+        from anyplug.runtime.sandbox.enforcement import Shortage
 
         recorder = learning.recorder() if learning else None
         tell = functools.partial(_call_soon, asyncio.get_running_loop(), self._tell, plugin)
@@ -244,7 +244,7 @@ class Confinement:
                 raise _ended() from refusal
             if isinstance(refusal, Shortage):
                 reason = f"plugin '{plugin.name}' cannot be confined just now, and was not run: {refusal.reason}"
-                raise Unavailable(reason, TRY_AGAIN) from refusal
+                raise Unavailable(reason, refusal.cure) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         room = Room(confined, basis, confined)
         room.view = view
@@ -273,10 +273,8 @@ class Confinement:
     def _folders_shown(self, plugin: Plugin) -> OwnFolders | None:
         """Return what shows a plugin its own folder; None if it runs from the folder itself."""
         folders = self._own_folders
-        if folders is None or sys.platform != "linux" or not self._settings.namespaces or plugin.is_file:
-            return None
-        # Who writes a plugin would wait for a copy after each change, and every change is approved.
-        return None if plugin.explicit and folders.is_large(plugin) else folders
+        is_shown = folders is not None and folders.shows(plugin, namespaces=self._settings.namespaces)
+        return folders if is_shown else None
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
         """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""

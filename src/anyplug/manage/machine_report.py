@@ -122,8 +122,7 @@ async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
     faults += [_warning(f"there is no {p.name} for plugins", SOURCES[p.name]) for p in programs if p.path is None]
     faults += _of_home(catalog.home)
     faults += [_warning(problem.message, problem.hint) for problem in installation.problems(os.getcwd())]
-    for entry in entries:
-        faults += _of_plugin(catalog, entry, enforcement)
+    faults += await anyio.to_thread.run_sync(_of_plugins, catalog, entries)
     states = [entry.state for entry in entries]
     return Report(
         holds=not any(fault.level == "problem" for fault in faults),
@@ -248,7 +247,16 @@ def _can_enter(folder: str) -> bool:
     return bool(os.stat(folder).st_mode & (stat.S_IXGRP | stat.S_IXOTH))
 
 
-def _of_plugin(catalog: Catalog, entry: Entry, enforcement: Enforcement) -> list[Fault]:
+def _of_plugins(catalog: Catalog, entries: tuple[Entry, ...]) -> list[Fault]:
+    """Say what keeps plugins from running, as far as it can be seen from here; takes 20 ms for each."""
+    guard = Guard()
+    try:
+        return [fault for entry in entries for fault in _of_plugin(catalog, entry, guard)]
+    finally:
+        guard.close()
+
+
+def _of_plugin(catalog: Catalog, entry: Entry, guard: Guard) -> list[Fault]:
     """Say what keeps a plugin from running, as far as it can be seen from here."""
     name = entry.name
     if entry.state == "broken":
@@ -257,7 +265,7 @@ def _of_plugin(catalog: Catalog, entry: Entry, enforcement: Enforcement) -> list
     found = [_warning(f"{name}: {p.message}", p.hint, name) for p in entry.problems if p.code == NOT_RUNNING]
     if entry.state != "approved" or assessment.switched_off(catalog.settings):
         return found
-    shortfalls = enforcement.shortfalls(assessment.drawn(catalog, entry.plugin, entry.standing))
+    shortfalls = assessment.assess(catalog, entry.plugin, entry.standing, guard).shortfalls
     if not shortfalls:
         return found
     reason = NotEnforceable(shortfalls)

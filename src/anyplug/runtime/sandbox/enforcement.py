@@ -59,6 +59,8 @@ MANY_PROCESSES = "its programs have a low priority, but many of them get more of
 
 TRY_AGAIN = "try again when the machine has less to do; `anyplug doctor` shows what it holds"
 
+MEND_AND_TRY = "mend what it names and call it again; `anyplug doctor` shows what this machine holds"
+
 
 def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
     """Give the layers that are to be taken where a person wants namespaces, or does not."""
@@ -162,8 +164,8 @@ class NotEnforceable(Exception):
 
 
 class Shortage(NotEnforceable):
-    """Nobody knows whether a profile can be held: the machine is short of something, and may not be in a moment."""
+    """Nobody knows whether a profile can be held: the machine is short of something, or setting up went wrong."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__((Shortfall("anything", reason, TRY_AGAIN),))
+    def __init__(self, reason: str, cure: str = TRY_AGAIN) -> None:
+        super().__init__((Shortfall("anything", reason, cure),))
         self.reason = reason

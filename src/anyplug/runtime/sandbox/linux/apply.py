@@ -18,7 +18,7 @@ from anyplug.runtime.sandbox.linux.protected_names import Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
 BROKER = "broker"  # held like a layer, for those who were granted folders to write to
@@ -91,7 +91,7 @@ class Confinement:
         self.doorway: _socket.socket | None = None  # for the host's proxy, where there is to be one
 
     def leave(self) -> None:
-        """Leave the machine's namespaces, as many as we are let."""
+        """Leave the machine's namespaces, as many as we are let; raises OSError if it fails for another reason."""
         wanted = [
             (name, flag)
             for name, flag in (
@@ -106,6 +106,8 @@ class Confinement:
             try:
                 self._user_namespace = mounts.enter(sum(flag for _, flag in wanted))
             except OSError as error:
+                if not mounts.is_refusal(error):
+                    raise
                 self.refused[wanted.pop()[0]] = str(error.strerror)
             else:
                 self.held += [name for name, _ in wanted]
@@ -130,15 +132,20 @@ class Confinement:
             ("seccomp", self._make_filter),
         ):
             if layer in self.order.layers:
-                try:
-                    take()
-                except OSError as error:
-                    if layer == "capabilities" and os.getuid() != 0:
-                        continue  # there are none to drop
-                    self.refused[layer] = str(error.strerror or error)
-                else:
-                    self.held.append(layer)
+                self._take_one(layer, take)
         self._prepare_broker()
+
+    def _take_one(self, layer: str, take: Callable[[], None]) -> None:
+        try:
+            take()
+        except OSError as error:
+            if layer == "capabilities" and os.getuid() != 0:
+                return  # there are none to drop
+            if not mounts.is_refusal(error):
+                raise
+            self.refused[layer] = str(error.strerror or error)
+        else:
+            self.held.append(layer)
 
     def _prepare_broker(self) -> None:
         """Hold protected paths where something was granted and the kernel can; else the grants hold as they are."""
@@ -351,6 +358,8 @@ class Confinement:
             doorway.bind(("127.0.0.1", 0))
             doorway.listen(BACKLOG)
         except OSError as error:
+            if not mounts.is_refusal(error):
+                raise
             self.held.remove("network")
             self.refused["network"] = str(error.strerror or error)
         else:
