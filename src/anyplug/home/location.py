@@ -1,11 +1,17 @@
 """Where the home folder is: for those who have no time to import more than `os`."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable
+
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST_SOCKET_PATH = 107  # bytes, on Linux
 HOMES = "homes"  # in the folder for state: the homes besides the usual one, each ended by NUL
+SCRATCH = "scratch"  # in the home folder: what processes of ours have for the time of their lives
 RESIDENT = "resident.json"  # in the home folder, while a resident host is up: its process and its socket
 
 

@@ -140,7 +140,7 @@ class Host:
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
         """Make what lives as long as the host is open, and let it know of each other. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
-        self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
+        self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces)
         self._trust = Trust(catalog, self._secrecies)
         self._peers = Peers(
             catalog,

@@ -20,7 +20,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.formats.shared import one_shot
 from anyplug.home.code_snapshots import Changed
-from anyplug.home.location import known_homes
+from anyplug.home.location import SCRATCH, known_homes, make_private
 from anyplug.home.settings import Home, Settings
 from anyplug.launch.own_folder import OwnFolders, View, stamp
 from anyplug.launch.sandbox_profiles import Allowances, with_values
@@ -228,6 +228,7 @@ class Confinement:
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
             one_shot.make_folder(folder)
+        make_private(os.path.join(self._home.path, SCRATCH))  # the spawner takes hold of it before it covers our home
         # 15 ms with ctypes, and only a host that starts something needs it.
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
         from anyplug.runtime.sandbox.enforcement import Shortage

@@ -14,6 +14,8 @@ import msgspec
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.catalog.snapshot import Entry
+from anyplug.home.location import LONGEST_SOCKET_PATH
+from anyplug.home.scratch_folders import Scratch
 from anyplug.home.settings import Home
 from anyplug.launch import assessment
 from anyplug.model.errors import NotEnforceable as PluginNotEnforceable
@@ -117,7 +119,12 @@ async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
     if off_by:
         cure = "unset it" if off_by == assessment.VARIABLE else 'write `confinement = "on"`, or take the line out'
         faults.append(_problem(f"confinement is switched off by {off_by}: plugins can do whatever you can", cure))
-    enforcement, ways_out = await _try(wanted_layers(namespaces=catalog.settings.namespaces), faults)
+    scratch = Scratch(catalog.home.path)
+    try:
+        layers = wanted_layers(namespaces=catalog.settings.namespaces)
+        enforcement, ways_out = await _try(layers, scratch, faults)
+    finally:
+        await anyio.to_thread.run_sync(scratch.close)
     programs = await anyio.to_thread.run_sync(_programs)
     faults += [_warning(f"there is no {p.name} for plugins", SOURCES[p.name]) for p in programs if p.path is None]
     faults += _of_home(catalog.home)
@@ -148,7 +155,9 @@ def _warning(what: str, cure: str, plugin: str = "") -> Fault:
     return Fault(level="warning", what=what, cure=cure, plugin=plugin)
 
 
-async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcement, tuple[WayOut, ...]]:
+async def _try(
+    layers: tuple[str, ...], scratch: Scratch, faults: list[Fault]
+) -> tuple[Enforcement, tuple[WayOut, ...]]:
     """Let a confined child try to escape; say what it got at."""
     nothing = Enforcement(held=(), is_root=os.getuid() == 0)
     if not IS_LINUX:
@@ -156,7 +165,7 @@ async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcemen
         return nothing, ()
     guard = Guard()
     try:
-        enforcement, attempts = await escape_test.report(guard, layers)
+        enforcement, attempts = await escape_test.report(guard, layers, _scene_folder(scratch))
     except NotEnforceable as refusal:
         faults.append(_problem(f"nothing can be confined: {refusal}", refusal.cure))
         return nothing, ()
@@ -176,6 +185,18 @@ async def _try(layers: tuple[str, ...], faults: list[Fault]) -> tuple[Enforcemen
         cure = "do not run plugins that you do not trust here, and say so to those who write anyplug"
         faults.append(_problem(f"a confined child got out: {', '.join(opened)}", cure))
     return enforcement, ways_out
+
+
+def _scene_folder(scratch: Scratch) -> str:
+    """Return where to make the scene: in the home, where no plugin reaches it, if sockets can have so long a path."""
+    home = os.path.dirname(os.path.dirname(scratch.path))
+    is_short = len(os.fsencode(scratch.path)) + escape_test.LONGEST_NAME <= LONGEST_SOCKET_PATH
+    if not os.path.isdir(home) or not is_short or home.startswith("/tmp/"):
+        return escape_test.OUTSIDE_TMP
+    try:
+        return scratch.folder().path
+    except OSError:
+        return escape_test.OUTSIDE_TMP
 
 
 def _way_out(attempt: escape_test.Attempt, enforcement: Enforcement) -> WayOut:

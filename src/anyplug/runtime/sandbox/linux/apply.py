@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 
+from anyplug.home.location import SCRATCH
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
@@ -79,6 +80,7 @@ class Confinement:
         self._user_namespace = False
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
+        self._scratch, self._outer_scratch = "", -1  # where the host makes folders for programs' /tmp
         self._to_cover: dict[str, tuple[int, int]] = {}  # what hidden paths led to before they were covered
         self._filter = b""
         self.shelf: Shelf | None = None
@@ -202,7 +204,9 @@ class Confinement:
             self._rules.allow_opened(tree, landlock.RUN)
 
     def outer_path(self, path: str) -> str:
-        """Give where we find a folder of the machine's, which may lie in the /tmp that is covered here."""
+        """Give where we find a folder of the machine's, which may lie in the /tmp or the home that is covered here."""
+        if self._outer_scratch >= 0 and mounts.is_below(path, self._scratch):
+            return f"/proc/self/fd/{self._outer_scratch}/{os.path.relpath(path, self._scratch)}"
         if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, mounts.TMP)}"
         return path
@@ -342,7 +346,9 @@ class Confinement:
 
     def _outer(self, path: str) -> int:
         """Copy a folder for a program's /tmp."""
-        if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
+        if self._outer_scratch >= 0 and mounts.is_below(path, self._scratch):
+            tree = syscalls.clone_tree(os.path.relpath(path, self._scratch), self._outer_scratch)
+        elif self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             tree = syscalls.clone_tree(os.path.relpath(path, mounts.TMP), self._outer_tmp)
         else:
             tree = syscalls.clone_tree(path)
@@ -401,6 +407,9 @@ class Confinement:
             self.shelf = Shelf(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(mounts.TMP, os.O_PATH | os.O_CLOEXEC)
+        scratch = os.path.join(self.home, SCRATCH) if self.home else ""
+        if scratch and os.path.isdir(scratch):
+            self._scratch, self._outer_scratch = scratch, syscalls.name(scratch)
         self._to_cover = hidden_paths.identities(order.hidden)
         self._below_tmp = mounts.furnish(
             (*order.readable, *order.writable, *order.executable),
