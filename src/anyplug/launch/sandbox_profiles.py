@@ -18,13 +18,14 @@ from anyplug.formats import registry
 from anyplug.home import digest
 from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
+from anyplug.launch import git_settings
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
 from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, on_the_way_to
-from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT_MARK, INNER, Protected
+from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT, GIT_MARK, INNER, Protected
 from anyplug.runtime.sandbox.profile import Profile
 
 MOST_CODE = 200  # files that are bound read-only one by one; of more, the folders in which they lie
@@ -154,8 +155,8 @@ class Allowances:
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Return what is to be protected besides the table, where anything was granted that could hold it.
 
-        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, and what links
-        at protected paths lead to: dotfiles are often links.
+        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, what the
+        configurations of git name, and what links at protected paths lead to: dotfiles are often links.
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
@@ -179,7 +180,10 @@ class Allowances:
         protected = Protected((*known.hidden, *known.read_only), ())
         ours = (os.path.expanduser("~"), self._home.named, named_home(), named_home(usual_path()))
         led_to = [place for path in (*ours, *absolute) for place in on_the_way_to(path)]
-        led_to += _behind_links(tops, protected)
+        linked, repositories = _behind_links(tops, protected)
+        repositories += [path for folder in (*opened, self._project) for path in git_settings.above(folder)]
+        by_git = git_settings.named(repositories, user, dict(self._variables))
+        led_to += [*(place for path in by_git for place in on_the_way_to(path)), *linked]
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
         around = tuple(f"{path}/" for path in (user, self._project))  # a link to a folder above protects nothing in it
@@ -257,8 +261,10 @@ def _is_relative(path: str) -> bool:
     return os.path.islink(path) and not os.path.isabs(os.readlink(path))
 
 
-def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
+def _behind_links(tops: Mapping[str, int], protected: Protected) -> tuple[list[str], list[str]]:
     """Return what links at protected paths lead to, in these folders and those inside them, each as deep as it says.
+
+    And the repositories that lie there.
 
     The outer ones first, no more than `MOST_LOOKED_AT` entries and for `LOOK_S` seconds.
     """
@@ -266,6 +272,7 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
     seen: dict[str, int] = {}
     entries, until = 0, time.monotonic() + LOOK_S
     found: list[str] = []
+    repositories: list[str] = []
     while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
         folder, depth = left.popleft()
         if seen.get(folder, 0) >= depth:
@@ -278,11 +285,13 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
             continue
         entries += len(inside)
         for entry in inside:
+            if entry.name.endswith(GIT):
+                repositories.append(entry.path)
             if entry.is_symlink():
                 found += _behind(folder, entry.name, protected)
             elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
                 left.append((entry.path, depth - 1))
-    return found
+    return found, repositories
 
 
 def _behind(folder: str, name: str, protected: Protected) -> list[str]:

@@ -348,6 +348,7 @@ class Confinement:
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
             folders = self._plugin_folders()
             found.append(hash((folders, with_values(folders), *known_homes())))
+            found.append(_identity(os.path.join(self._project, ".git", "config")))  # git replaces it with each change
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:
