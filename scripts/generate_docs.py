@@ -81,8 +81,9 @@ ABOUT_LIMITS = (
 
 ABOUT_PROTECTED = """\
 Some files are run or trusted later by your other programs without asking you: a git hook, `.envrc`, `~/.bashrc`. \
-A plugin that may write to a folder could create such a file there, and it would run outside the sandbox. So these \
-paths are protected from every plugin, whether they exist or not.
+A plugin that may write to a folder could create such a file there, and it would run outside the sandbox. So the \
+paths listed here are protected from every plugin, whether they exist or not. No such list can be complete: what is \
+not listed is not protected.
 
 - **Hidden** paths can be neither read nor written, not even with `filesystem:read` or `filesystem:write`. The \
 sandbox covers what exists when it is created. If such a path appears or is replaced while a plugin runs that \
@@ -128,10 +129,16 @@ below a plugin root.
 Such links are searched when the plugin's sandbox is created, in the folders that it may write to and directly in \
 your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 in one \
 folder), 12 folders deep, for one second, outer folders first, and 500 targets. Folders with the names \
-`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are skipped."""
+`node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are skipped.
+
+The same search finds git repositories. What their configurations and your own name is protected, and whatever these \
+include: `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile`, whether \
+they exist or not, and files in the commands of filters, diff and merge drivers, aliases, pagers, helpers and the \
+like. At most 200 configurations are read, 256 KiB of each, as text; git is not run."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
+- Files of programs that the table does not list.
 - Files that run only on request: a `Makefile`, the scripts of `package.json`, tests, a virtual environment, the \
 program itself; and files that a protected file calls, such as the configuration of `lint-staged`.
 - Code and configuration of the project that editor extensions load, such as those of linters and tests.

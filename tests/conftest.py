@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Fail the suite if it leaves a process or a scratch folder behind."""
+    """Fail the suite if it leaves a process behind, or a folder among everybody's temporary files."""
     os.environ[TOKEN_VARIABLE] = TOKEN  # every host's children carry it, also those of hosts in other processes
     yield
     forked_program.close()

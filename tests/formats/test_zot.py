@@ -1231,7 +1231,7 @@ async def test_a_call_for_an_extension_that_needs_a_person_is_denied_without_one
         text, is_error = json.loads((await h.call("ask", {"name": "target"})).text)
         record = next(iter(h._audit.records())).record
     assert is_error
-    assert "nobody to ask" in text
+    assert "nobody can confirm it" in text
     assert (record.tool, record.verdict) == ("target", "denied")
 
 

@@ -31,6 +31,12 @@ def state(path, *named):
         "/home/ada/.cache/p10k-instant-prompt-ada.zsh", "/home/ada/.rye/env", "/home/ada/.elan/env",
         "/home/ada/.local/share/jupyter/kernels/x/kernel.json", "/home/ada/.cache/pre-commit/x/y",
         "/home/ada/.cache/gitstatus/gitstatusd", "/home/ada/.tclshrc", "/home/ada/.gnomerc", "/home/ada/.virtualenvs/x",
+        "/home/ada/.selected_editor", "/home/ada/.sway/config", "/home/ada/.alacritty.toml", "/home/ada/.asoundrc",
+        "/home/ada/.local/share/vulkan/implicit_layer.d/x.json", "/home/ada/.local/share/nautilus-python/extensions/x",
+        "/home/ada/.local/share/nemo-python/x", "/home/ada/.local/share/JetBrains/x", "/home/ada/.byobu/.tmux.conf",
+        "/home/ada/.local/share/gstreamer-1.0/plugins/x.so", "/home/ada/.codeium/windsurf/mcp_config.json",
+        "/home/ada/.antigravity/extensions/x", "/home/ada/.doom.d/init.el", "/home/ada/.spacemacs", "/home/ada/.jwmrc",
+        "/home/ada/.pulsar/init.js", "/home/ada/.atom/init.js", "/home/ada/.fvwm/config", "/home/ada/.pip/pip.conf",
     ],
 )  # fmt: skip
 def test_a_protected_path_is_protected_in_every_spelling(path):

@@ -215,7 +215,7 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_that_says_so(host, cyclo
         for attachment in (Attachment("mute"), Attachment("mute", yes=True)):
             result = await h.call("hello", attachment=attachment)
             assert result.error.code == "denied"
-            assert "nobody to ask" in result.error.message
+            assert "nobody can confirm it" in result.error.message
 
 
 async def test_the_persons_own_policies_hold_in_every_project(host, cyclop, home):

@@ -289,14 +289,14 @@ def _nobody(question: Question) -> Verdict:
             allowed=False,
             by="host",
             reason=(
-                f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', but there is "
-                "nobody to ask here; --yes applies only to the call that you made yourself"
+                f"plugin '{caller}' wants to call '{question.tool}' of plugin '{plugin}', but nobody "
+                "can confirm it here; --yes applies only to the call that you made yourself"
             ),
             hint=f"allow it permanently with {question.cure}",
         )
     return Verdict(
         allowed=False,
         by="host",
-        reason=f"plugin '{plugin}' needs confirmation (tier 2), but there is nobody to ask here",
+        reason=f"plugin '{plugin}' needs confirmation (tier 2), but nobody can confirm it here",
         hint=f"pass --yes, or allow it permanently with {question.cure}",
     )

@@ -81,7 +81,7 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
         return Policed(call=call)
     if attachment.ask is None:
         hint = 'run it in a terminal, where you can answer; the answer "always" is remembered until the policies change'
-        reason = f"{ruling.reason} (a policy requires confirmation, but there is nobody to ask here)"
+        reason = f"{ruling.reason} (a policy requires confirmation, but nobody can confirm it here)"
         return Policed(call=call, verdict=_refused(ruling, reason, hint))
     warning = permissions.warning(standing.granted)
     question = Question(

@@ -88,7 +88,7 @@ class Snapshots:
     """The snapshots of one home. Everything here blocks: call it in a thread."""
 
     def __init__(self, home: str) -> None:
-        self.folder = os.path.join(home, "snapshots")
+        self.folder = os.path.realpath(os.path.join(home, "snapshots"))  # a sandbox follows no links on the way to it
         self._verified: set[str] = set()
 
     def path(self, value: str, *, config: bool = False) -> str:

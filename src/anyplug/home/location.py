@@ -1,16 +1,30 @@
 """Where the home folder is, for code that must not import more than `os`."""
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable
+
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST_SOCKET_PATH = 107  # bytes, on Linux
 HOMES = "homes"  # in the state folder: the homes besides the default one, each ended by NUL
+SCRATCH = "scratch"  # in the home folder: what processes of ours have for the time of their lives
 RESIDENT = "resident.json"  # in the home folder while a daemon runs: its process and its socket
 
 
 def home_path(given: str = "") -> str:
-    """Return the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
+    """Find the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder.
+
+    Links on the way are followed here and nowhere else: everything below works on real paths.
+    """
+    return os.path.realpath(named_home(given))
+
+
+def named_home(given: str = "") -> str:
+    """Return the same path as people write it, with links on the way."""
     return os.path.abspath(os.path.expanduser(given or os.environ.get("ANYPLUG_HOME") or usual_path()))
 
 

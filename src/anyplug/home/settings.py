@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from anyplug.home.location import home_path, make_private, state_path, usual_path
+from anyplug.home.location import home_path, make_private, named_home, state_path, usual_path
 from anyplug.model.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
 
 if TYPE_CHECKING:
@@ -172,7 +172,10 @@ class Home:
     """The folder for all files of the host. Nothing is created before it is needed."""
 
     def __init__(self, path: str) -> None:
-        self.path = os.path.abspath(os.path.expanduser(path))
+        self.named = named_home(path)  # as people write it
+        self.path = home_path(path)
+        # Links that a person put in place of these folders are followed once, as those on the way to the home are.
+        self._data, self._cache = (os.path.realpath(os.path.join(self.path, name)) for name in ("data", "cache"))
         self.plugins = os.path.join(self.path, "plugins")
         self.store = os.path.join(self.path, "anyplug.db")
         self.settings = os.path.join(self.path, "settings.toml")
@@ -186,7 +189,7 @@ class Home:
 
     def data(self, plugin: "Plugin") -> str:
         """Return a plugin's data folder."""
-        return os.path.join(self.path, "data", self.own_name(plugin))
+        return os.path.join(self._data, self.own_name(plugin))
 
     def own_name(self, plugin: "Plugin") -> str:
         """Return the name of a plugin's folders here: its own, or with a suffix if another plugin has that name.
@@ -255,7 +258,7 @@ class Home:
         folder = plugin.name
         if plugin.found_at != os.path.join(self.plugins, plugin.name):
             folder = _suffixed(plugin)
-        return os.path.join(self.path, "cache", folder)
+        return os.path.join(self._cache, folder)
 
     def kept(self, plugin: "Plugin") -> str:
         """Return the folder for data saved from a removal or an update; no plugin can reach it."""
@@ -280,7 +283,7 @@ class Home:
         """
         if settings.audit.second_head:
             return os.path.abspath(os.path.expanduser(settings.audit.second_head))
-        is_usual = self.path == os.path.abspath(os.path.expanduser(usual_path()))
+        is_usual = self.path == home_path(usual_path())
         return os.path.join(os.path.expanduser(state_path()), "audit-head") if is_usual else ""
 
     def settings_stamp(self) -> tuple[int, int, int] | None:
@@ -327,7 +330,7 @@ def _suffixed(plugin: "Plugin") -> str:
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:
     """Return the home folder: as given, else $ANYPLUG_HOME, else the platform's data folder."""
-    return Home(home_path(os.fspath(given) if given else ""))
+    return Home(os.fspath(given) if given else "")
 
 
 def usual_home() -> Home:

@@ -372,14 +372,16 @@ def files(folder: str, budget: Budget | None = None) -> list[str]:
         return sorted(entry.relative for entry in held.walk(budget or Budget()) if not entry.is_folder)
 
 
-def remove(path: str, seconds: float = REMOVE_S) -> None:
+def remove(path: str, seconds: float = REMOVE_S, folder: int | None = None) -> None:
     """Remove a folder and its contents without following links; raises OSError if something remains.
+
+    `folder` is the open one that a relative path begins in.
 
     The standard library recurses and holds a descriptor for each level; a plugin can nest folders deeper than that, and
     deeper than any path can name.
     """
     until = time.monotonic() + seconds
-    top = _open_for_removal(path)
+    top = _open_for_removal(path, folder)
     try:
         while names := _some_names(top):
             for name in names:
@@ -389,7 +391,7 @@ def remove(path: str, seconds: float = REMOVE_S) -> None:
                     raise TooMuch(f"removing it takes longer than {seconds:g} seconds", path)
     finally:
         os.close(top)
-    os.rmdir(path)
+    os.rmdir(path, dir_fd=folder)
 
 
 def shown(size: int) -> str:

@@ -141,7 +141,7 @@ class Host:
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
         """Create and connect what lives as long as the host is open. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
-        self._runner = Runner(os.path.join(catalog.home.path, "locks"), namespaces=catalog.settings.namespaces)
+        self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces)
         self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
         self._peers = Peers(
             catalog,

@@ -8,11 +8,20 @@ import msgspec
 
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
+from anyplug.home.code_snapshots import Changed
 from anyplug.home.settings import Settings
+from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_profiles import Allowances
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.guard import Guard
-from anyplug.runtime.sandbox.enforcement import BROKER, Enforcement, NotEnforceable, Shortfall, wanted_layers
+from anyplug.runtime.sandbox.enforcement import (
+    BROKER,
+    FIX_AND_TRY,
+    Enforcement,
+    NotEnforceable,
+    Shortfall,
+    wanted_layers,
+)
 from anyplug.runtime.sandbox.profile import Profile
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
@@ -53,8 +62,11 @@ def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "
     return allowances.profile(plugin, standing)
 
 
-def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
-    """Confine an empty process as the plugin would be, and report what is enforced. Blocks for some 100 ms."""
+def assess(catalog: Catalog, plugin: Plugin, standing: Standing, guard: Guard | None = None) -> Protection:
+    """Confine nothing in the way in which the plugin would be, and say what holds.
+
+    Blocks for some 100 ms; less if the guard is the one of those before.
+    """
     profile = drawn(catalog, plugin, standing)
     if off_by := switched_off(catalog.settings):
         return Protection(state="off", off_by=off_by, notes=profile.notes)
@@ -65,7 +77,7 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing) -> Protection:
         return Protection(
             state="partly" if standing.unconfined else "refused", shortfalls=(nothing,), notes=profile.notes
         )
-    enforcement, shortfalls = tried(profile, wanted_layers(namespaces=catalog.settings.namespaces))
+    enforcement, shortfalls = _tried_with_folder(catalog, plugin, standing, profile, guard)
     state: State = "confined"
     if shortfalls:
         state = "partly" if standing.unconfined else "refused"
@@ -89,14 +101,40 @@ def _shown(profile: Profile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.replace(user, "~", 1) if name.startswith(f"{user}/") else name for name in names))
 
 
-def tried(profile: Profile, layers: tuple[str, ...]) -> tuple[Enforcement, tuple[Shortfall, ...]]:
-    """Apply the layers for a profile; return what is enforced, and what is not but should be."""
-    guard = Guard()
+def _tried_with_folder(
+    catalog: Catalog, plugin: Plugin, standing: Standing, profile: Profile, guard: Guard | None
+) -> tuple[Enforcement, tuple[Shortfall, ...]]:
+    """Do the same as `tried`, with the plugin's folder shown from its snapshot, if there is one."""
+    folders, namespaces = OwnFolders(catalog), catalog.settings.namespaces
+    view = None
+    if folders.shows(plugin, namespaces=namespaces) and folders.has_snapshot(standing.digest):
+        try:
+            catalog.digest(plugin)
+            view = folders.view(plugin, standing)
+        except Changed:
+            pass  # nothing of it runs before it is approved again
+        except OSError as error:
+            lost = Shortfall("that it runs as it was approved", f"its snapshot cannot be used: {error}", FIX_AND_TRY)
+            return Enforcement(held=(), is_root=os.getuid() == 0), (lost,)
     try:
-        spawn = ConfinedSpawn(guard, profile, layers=layers, tolerant=True)
+        shown = view.added_to(profile) if view is not None else profile
+        return tried(shown, wanted_layers(namespaces=namespaces), guard)
+    finally:
+        if view is not None:
+            view.close()
+
+
+def tried(
+    profile: Profile, layers: tuple[str, ...], guard: Guard | None = None
+) -> tuple[Enforcement, tuple[Shortfall, ...]]:
+    """Apply the layers for a profile; return what is enforced, and what is not but should be."""
+    own = guard or Guard()
+    try:
+        spawn = ConfinedSpawn(own, profile, layers=layers, tolerant=True)
         spawn.close()
     except NotEnforceable as refusal:  # not even the process that would start it could be created
         return Enforcement(held=(), is_root=os.getuid() == 0), refusal.shortfalls
     finally:
-        guard.close()
+        if guard is None:
+            own.close()
     return spawn.enforcement, spawn.enforcement.shortfalls(profile)

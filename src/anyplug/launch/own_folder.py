@@ -7,6 +7,7 @@ folder, with the snapshot's code mounted over it. `runtime.sandbox.linux.own_fol
 
 import os
 import stat
+import sys
 import time
 from contextlib import suppress
 
@@ -136,6 +137,19 @@ class OwnFolders:
         """Return whether copying a plugin takes so long that the user should be told; never blocks."""
         reading = self._catalog.last_reading(plugin)
         return reading is not None and len(reading.stamps) > MANY_FILES
+
+    def shows(self, plugin: Plugin, *, namespaces: bool) -> bool:
+        """Whether a plugin runs from a snapshot, where mounts can be had; never blocks."""
+        if sys.platform != "linux" or not namespaces or plugin.is_file:
+            return False
+        # An author would wait for a copy after each change, and every change counts as approved.
+        return not (plugin.explicit and self.is_large(plugin))
+
+    def has_snapshot(self, value: str) -> bool:
+        """Whether there is a snapshot of a digest already."""
+        return bool(value) and any(
+            os.path.isdir(self.snapshots.path(value, config=with_it)) for with_it in (False, True)
+        )
 
     def keep(self, plugin: Plugin, value: str) -> None:
         """Create the snapshot of a plugin's digest that was just taken; raises Changed and OSError."""

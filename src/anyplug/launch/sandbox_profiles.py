@@ -16,15 +16,16 @@ import anyplug
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.home import digest
-from anyplug.home.location import home_path, known_homes, state_path, usual_path
+from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
+from anyplug.launch import git_settings
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
 from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, on_the_way_to
-from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT_MARK, INNER, Protected
+from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT, GIT_MARK, INNER, Protected
 from anyplug.runtime.sandbox.profile import Profile
 
 MOST_CODE = 200  # files that are mounted read-only one by one; beyond that, their folders are
@@ -78,8 +79,13 @@ class Allowances:
             data=data,
             cache=home.cache(plugin),
             home=home.path,
-            user=os.path.expanduser("~"),
-            others=(*registry.private_places(self._project, self.settings.formats), *self._other_homes(), *configured),
+            user=os.path.realpath(os.path.expanduser("~")),
+            others=(
+                *registry.private_places(self._project, self.settings.formats),
+                *self._other_homes(),
+                *self._linked_from_home(),
+                *configured,
+            ),
             secret=tuple(os.path.join(folder, digest.CONFIG) for folder in sorted(others - {*configured})),
             project=self._project if self._project != "/" else "",  # services run there: it is not a project
             writes_beside_itself=purpose == "init" or (purpose == "run" and format.WRITES_BESIDE_ITSELF),
@@ -136,15 +142,25 @@ class Allowances:
         )
         return tuple(path for path in dict.fromkeys(usual) if path != self._home.path)
 
+    def _linked_from_home(self) -> tuple[str, ...]:
+        """Return where links in our home lead: a person may keep some of its folders on another disk."""
+        try:
+            with os.scandir(self._home.path) as entries:
+                linked = [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
+        except OSError:
+            return ()
+        kept = (os.path.expanduser("~"), self._project, *_this_program())
+        return tuple(path for path in linked if os.path.isdir(path) and not _is_above(path, kept))
+
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Return what is protected in addition to the table, if anything was granted that could contain it.
 
-        Plugin roots, other plugins wherever they are, this program itself, places named by variables, and the targets
-        of links at protected paths, because dotfiles are often links.
+        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, what the
+        configurations of git name, and what links at protected paths lead to: dotfiles are often links.
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
-        user = os.path.expanduser("~")
+        user = os.path.realpath(os.path.expanduser("~"))
         named = [self._variables.get(name, "") for name in ("XDG_CONFIG_HOME", "ZDOTDIR", "PYTHONSTARTUP", "BASH_ENV")]
         paths = [
             *registry.standard_roots(self._home, self._project, self.settings.formats),
@@ -162,8 +178,12 @@ class Allowances:
         tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
         tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
-        led_to = [place for path in absolute for place in on_the_way_to(path)]
-        led_to += _behind_links(tops, protected)
+        ours = (os.path.expanduser("~"), self._home.named, named_home(), named_home(usual_path()))
+        led_to = [place for path in (*ours, *absolute) for place in on_the_way_to(path)]
+        linked, repositories = _behind_links(tops, protected)
+        repositories += [path for folder in (*opened, self._project) for path in git_settings.above(folder)]
+        by_git = git_settings.named(repositories, user, dict(self._variables))
+        led_to += [*(place for path in by_git for place in on_the_way_to(path)), *linked]
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
         around = tuple(f"{path}/" for path in (user, self._project))  # a link to a parent folder protects nothing in it
@@ -241,8 +261,10 @@ def _is_relative(path: str) -> bool:
     return os.path.islink(path) and not os.path.isabs(os.readlink(path))
 
 
-def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
-    """Return the targets of links at protected paths in these folders, searched to the given depths.
+def _behind_links(tops: Mapping[str, int], protected: Protected) -> tuple[list[str], list[str]]:
+    """Return the targets of links at protected paths in these folders, and the repositories there.
+
+    Searches to the given depths.
 
     Outer ones first, at most `MOST_LOOKED_AT` entries and `LOOK_S` seconds.
     """
@@ -250,6 +272,7 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
     seen: dict[str, int] = {}
     entries, until = 0, time.monotonic() + LOOK_S
     found: list[str] = []
+    repositories: list[str] = []
     while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
         folder, depth = left.popleft()
         if seen.get(folder, 0) >= depth:
@@ -262,11 +285,13 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> list[str]:
             continue
         entries += len(inside)
         for entry in inside:
+            if entry.name.endswith(GIT):
+                repositories.append(entry.path)
             if entry.is_symlink():
                 found += _behind(folder, entry.name, protected)
             elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
                 left.append((entry.path, depth - 1))
-    return found
+    return found, repositories
 
 
 def _behind(folder: str, name: str, protected: Protected) -> list[str]:

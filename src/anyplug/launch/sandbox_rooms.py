@@ -19,7 +19,7 @@ import anyio.to_thread
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.home.code_snapshots import Changed
-from anyplug.home.location import known_homes
+from anyplug.home.location import SCRATCH, known_homes, make_private
 from anyplug.home.settings import Home, Settings
 from anyplug.launch.own_folder import OwnFolders, View, stamp
 from anyplug.launch.run_files import make_folder
@@ -228,9 +228,10 @@ class Confinement:
         profile = profile if view is None else view.added_to(profile)
         for folder in profile.measured:
             make_folder(folder)
+        make_private(os.path.join(self._home.path, SCRATCH))  # the spawner takes hold of it before it covers our home
         # Takes 15 ms with ctypes, and only a host that starts something needs it.
-        from anyplug.runtime.sandbox.enforcement import TRY_AGAIN, Shortage
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
+        from anyplug.runtime.sandbox.enforcement import Shortage
 
         recorder = learning.recorder() if learning else None
         tell = functools.partial(_call_soon, asyncio.get_running_loop(), self._tell, plugin)
@@ -244,7 +245,7 @@ class Confinement:
                 raise _ended() from refusal
             if isinstance(refusal, Shortage):
                 reason = f"plugin '{plugin.name}' cannot be confined right now and was not run: {refusal.reason}"
-                raise Unavailable(reason, TRY_AGAIN) from refusal
+                raise Unavailable(reason, refusal.cure) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
         room = Room(confined, basis, confined)
         room.view = view
@@ -273,10 +274,8 @@ class Confinement:
     def _folders_shown(self, plugin: Plugin) -> OwnFolders | None:
         """Return what creates a plugin's view of its folder; None if it runs from the folder itself."""
         folders = self._own_folders
-        if folders is None or sys.platform != "linux" or not self._settings.namespaces or plugin.is_file:
-            return None
-        # An author would wait for a copy after each change, and every change counts as approved.
-        return None if plugin.explicit and folders.is_large(plugin) else folders
+        is_shown = folders is not None and folders.shows(plugin, namespaces=self._settings.namespaces)
+        return folders if is_shown else None
 
     async def _view(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> View | None:
         """Return the view of a plugin's own folder, if it runs from a snapshot; raises NotApproved, or Unavailable."""
@@ -349,6 +348,7 @@ class Confinement:
             found += map(_identity, protected_paths.places(os.path.expanduser("~"), "").hidden)
             folders = self._plugin_folders()
             found.append(hash((folders, with_values(folders), *known_homes())))
+            found.append(_identity(os.path.join(self._project, ".git", "config")))  # git replaces it with each change
         return tuple(found)
 
     def _current(self, key: tuple[str, Purpose], basis: object) -> Room | None:

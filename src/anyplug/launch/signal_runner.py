@@ -41,7 +41,7 @@ class SignalRuns:
     async def __call__(self, program: Program, project: str = "", *, unconfined: bool = False) -> Finished:
         """Run one signal to its end; `unconfined`: even without a sandbox."""
         if self._runner is None:
-            self._runner = Runner(os.path.join(self._home.path, "locks"))
+            self._runner = Runner(self._home.path)
         runner = self._runner
         if not project:
             return await runner(_with(program, runner, program.env))

@@ -105,7 +105,8 @@ TABLE: tuple[Entry, ...] = (
         _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
                ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json "
                "crush.json .junie .augment .trae .agents .copilot .pi .amp .warp .zot .anyplug .cyclopone "
-               ".openhands .vibe .grok"),
+               ".openhands .vibe .grok .codeium .antigravity .devin .codebuddy .qoder .lingma .rovodev .iflow .mcp "
+               "mcp_config.json mcp_settings.json cline_mcp_settings.json claude_desktop_config.json"),
         "hooks, MCP servers and plugins that agents start",
     ),
     Entry(
@@ -154,7 +155,14 @@ TABLE: tuple[Entry, ...] = (
                ".local/share/konsole .local/share/nemo .local/share/caja .local/share/Thunar .local/share/dolphin "
                ".local/share/kwin .local/share/plasmashell .local/share/kxmlgui5 .local/share/cinnamon "
                ".local/share/xsessions .local/share/wayland-sessions .gnome2 .kde .kde4 "
-               ".icewm .openbox .dwm .local/share/ulauncher .local/share/rofi"),
+               ".icewm .openbox .dwm .local/share/ulauncher .local/share/rofi .sway .hypr .river .fvwm .fvwm2 .fvwm2rc "
+               ".fvwmrc .jwmrc .jwm .awesome .bspwm .herbstluftwm .qtile .spectrwm.conf .cwmrc .twmrc .ctwmrc "
+               ".mwmrc .wmii .wmii-hg .enlightenment .e .e16 .blackbox .blackboxrc .pekwm .sawfish .sawfishrc .musca "
+               ".notion .ion3 .subtle .GNUstep .xmobarrc .polybar .dmrc .xinputrc .labwc "
+               ".local/share/nautilus-python .local/share/nemo-python .local/share/caja-python "
+               ".local/share/kservices6 .local/share/kxmlgui6 .local/share/kwin-* .local/share/xfce4 "
+               ".local/share/lxqt .local/share/mate* .local/share/budgie* .local/share/gedit .local/share/cosmic "
+               ".local/share/albert .local/share/krunner"),
         "programs that start with the desktop, or on a click",
     ),
     Entry(
@@ -178,7 +186,25 @@ TABLE: tuple[Entry, ...] = (
                ".stack/bin .local/share/gem .gem/ruby .mix .kerl .kiex .tfenv .tgenv .jabba .jbang "
                ".perlbrew perl5/bin perl5/lib perl5/perlbrew .plenv .luaver .aqua "
                ".local/share/aquaproj-aqua .proto .arkade .cabal/config "
-               ".ghc .stack/config.yaml .nodebrew .nodist .spack .guix-profile .local/share/coursier"),
+               ".ghc .stack/config.yaml .nodebrew .nodist .spack .guix-profile .local/share/coursier "
+               ".doom.d .spacemacs .spacemacs.d .emacs.d.* .emacs-* .xemacs .pulsar .atom .SpaceVim.d .SpaceVim "
+               ".vim_runtime .neovim .kakrc .kak .jed .jedrc .vile .vilerc .zile "
+               ".sublime* .textadept .lite-xl .eclipse .netbeans .IntelliJIdea* "
+               ".PyCharm* .WebStorm* .CLion* .GoLand* .PhpStorm* .RubyMine* .Rider* .DataGrip* .AndroidStudio* "
+               ".ideavimrc .vsvimrc .local/share/JetBrains "
+               ".local/share/geany .local/share/kate .local/share/kdevelop "
+               ".local/share/lunarvim .local/share/lvim .local/share/kak .local/share/micro .local/share/qtcreator "
+               ".local/share/vulkan .local/share/gstreamer-1.0 .local/share/gstreamer-0.10 "
+               ".gstreamer-1.0 .gstreamer-0.10 .local/share/ladspa .ladspa .lv2 .vst .vst3 .clap .dssi .lxvst "
+               ".asoundrc .asoundrc.* .pulse .local/share/pipewire .local/share/wireplumber "
+               ".frei0r-1 .local/share/gtksourceview* .local/share/gjs .gimp-* .local/share/inkscape "
+               ".local/share/blender .blender .local/share/FreeCAD .FreeCAD .local/share/krita .local/share/QGIS "
+               ".openoffice.org .libreoffice .local/share/rhythmbox .local/share/vlc "
+               ".local/share/Steam .steam .local/share/lutris .wine .local/share/PrismLauncher "
+               ".xchat2 .hexchat .purple .local/share/weechat .local/share/irssi .local/share/dino "
+               ".pip .pypirc .pydistutils.cfg .bpython .ptpython .local/share/ptpython "
+               ".sage .R .juliarc.jl .julia/dev .local/share/nushell "
+               ".local/share/powershell .local/share/xonsh .local/share/elvish"),
         "programs, and code that programs load when they start",
     ),
     Entry(
@@ -196,8 +222,19 @@ TABLE: tuple[Entry, ...] = (
                ".ackrc .ctags .ctags.d .ranger .vifm .lf .nnn .sxhkdrc .ratpoisonrc "
                ".stumpwmrc .stumpwm.d .conkyrc .tigrc .parallel .ansible "
                ".vagrant.d .packer.d .pulumi .helm .minikube .forward "
-               ".procmailrc .muttrc .rhosts .shosts .k5login .crontab"),
+               ".procmailrc .muttrc .rhosts .shosts .k5login .crontab .selected_editor .alacritty.toml "
+               ".alacritty.yml .byobu .kitty.conf .wezterm .ghostty .urxvt "
+               ".terminator .termite .tilda .guake .yakuake .hyper_plugins .tmuxinator .tmuxp .teamocil .zellij "
+               ".mcrc .mc .tmate.conf .tmux.* .screenrc.* .git-completion* .git-prompt* .git-credential* .login_conf "
+               ".mailrc .urlview .netrc .anacrontab .gtkrc* .gtk-* .local/etc"),
         "settings that run commands or grant access to others",
+    ),
+    Entry(
+        "read-only",
+        "user",
+        _words(".cody .tabnine .tabby .aider .aichat .fabric .plandex .gptme .pearai .trae-* .comate .auggie .forge "
+               ".codebuff .smithery .mcphub .lmstudio .letta"),
+        "hooks, MCP servers and plugins of agents that keep them in the user's folder only",
     ),
 )  # fmt: skip
 

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import secrets
-import tempfile
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
+from anyplug.home.scratch_folders import Scratch
 from anyplug.runtime.processes import private_tmp, run_once
 from anyplug.runtime.processes.direct_spawn import DirectSpawn
 from anyplug.runtime.processes.guard import Guard
@@ -26,11 +25,11 @@ AT_ONCE = 64  # programs that run at the same time; others wait for their turn
 class Runner:
     """Runs programs; `close` when done, which kills what it started."""
 
-    def __init__(self, locks: str, *, namespaces: bool = True) -> None:
-        """`locks` is a folder for the locks of shared /tmp folders."""
-        self._scratch = os.path.join(tempfile.gettempdir(), f"anyplug-{os.getpid()}-{secrets.token_hex(6)}")
-        self._locks = locks
-        self.guard = Guard(self._scratch)
+    def __init__(self, home: str, *, namespaces: bool = True) -> None:
+        """`home` is for scratch folders, and for the locks of shared /tmp folders."""
+        self._scratch = Scratch(home)
+        self._locks = os.path.join(home, "locks")
+        self.guard = Guard(self._scratch.path)
         self.direct = DirectSpawn(self.guard)
         self._namespaced: ConfinedSpawn | None = None
         self._starting = anyio.Lock()
@@ -63,8 +62,7 @@ class Runner:
         `has_own`: it is confined, and can mount over /tmp.
         """
         if has_own or await self._spawner() is not None:
-            os.makedirs(self._scratch, mode=0o700, exist_ok=True)
-            folder = private_tmp.own_tmp(self._scratch, name)
+            folder = private_tmp.own_tmp(self._scratch.folder(), name)
         else:
             folder = private_tmp.shared_tmp(self._locks, name)
         async with folder as given:
@@ -82,8 +80,7 @@ class Runner:
         if self._namespaced is not None:
             self._namespaced.close()
         self.guard.close()
-        if os.path.isdir(self._scratch):
-            private_tmp.remove_tree(self._scratch)
+        self._scratch.close()
 
     async def _spawner(self) -> "ConfinedSpawn | None":
         """Return the spawner, started when first needed and again if it was killed; None if refused."""
@@ -100,7 +97,6 @@ class Runner:
                 if self._namespaced is not None:
                     self._namespaced.close()
                     self._namespaced = None
-                os.makedirs(self._scratch, mode=0o700, exist_ok=True)
                 try:
                     self._namespaced = await anyio.to_thread.run_sync(ConfinedSpawn, self.guard)
                 except NamespacesRefused as refusal:

@@ -236,7 +236,7 @@ def test_with_nobody_to_ask_tier_2_is_denied_unless_answered_ahead():
     kit()
     command_line.ok("approve", "kit", "--yes")
     done = command_line.fails(3, "call", "kit.act")
-    assert "needs confirmation (tier 2), but there is nobody to ask here" in done.err
+    assert "needs confirmation (tier 2), but nobody can confirm it here" in done.err
     assert command_line.ok("call", "kit.act", "--yes").out == "ran\n"
     command_line.ok("approve", "kit", "--yes", "--always")
     assert command_line.ok("call", "kit.act").out == "ran\n"

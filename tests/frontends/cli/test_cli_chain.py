@@ -91,7 +91,7 @@ def test_a_plugin_of_tier_2_needs_a_yes_and_what_is_new_an_approval():
     command_line.ok("approve", "echo", "--yes")
     done = command_line.fails(3, "chain", path)
     assert (
-        "step 1 of 2: Tool \"echo\" failed: plugin 'echo' needs confirmation (tier 2), but there is nobody to ask here"
+        "step 1 of 2: Tool \"echo\" failed: plugin 'echo' needs confirmation (tier 2), but nobody can confirm it here"
         in done.err
     )
     assert command_line.run("chain", path, "--json").json["steps"][0]["error"]["code"] == "denied"

@@ -69,6 +69,6 @@ def test_doctor_names_a_copy_that_opencode_does_not_see(everywhere):
     os.makedirs(os.path.dirname(misplaced))
     shutil.move(IN_A_PROJECT, misplaced)
     faults = ok("doctor", "--json").json["faults"]
-    assert [fault["cure"] for fault in faults if "gates nothing" in fault["what"]] == [
+    assert [fault["cure"] for fault in faults if "has no effect" in fault["what"]] == [
         "remove it, then run `anyplug connect opencode --policy`"
     ]

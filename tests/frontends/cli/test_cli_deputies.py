@@ -35,7 +35,7 @@ def test_a_nested_call_names_its_callers_at_approval_in_the_audit_and_in_what_is
     assert "calls:guard: see calls, turns and messages before they happen, and refuse them" in said
     assert "calls:rewrite" not in said
     command_line.ok("approve", "writer", "--yes", "--always")
-    assert "nobody to ask" in command_line.run("call", "relay", "--yes").err
+    assert "nobody can confirm it" in command_line.run("call", "relay", "--yes").err
     assert "called by: cli-" in command_line.ok("audit").out
     nested, outer = command_line.ok("audit", "--json").json
     assert nested["callers"] == [outer["attachment"], "deputy/relay"]

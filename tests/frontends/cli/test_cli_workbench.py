@@ -131,7 +131,7 @@ def test_a_call_that_loops_ends_in_time_and_leaves_nothing(installed, settings):
 
 def test_it_asks_once_in_each_run(plugin):
     ok("install", plugin, "--yes")
-    assert "nobody to ask" in fails(3, "call", "count.up", "by=1").err
+    assert "nobody can confirm it" in fails(3, "call", "count.up", "by=1").err
     assert ok("call", "count.up", "by=1", "--yes").out == "now 1\n"
     assert "now 1" in at_terminal("call", "count.up", "by=1", answers=[("Allow?", "y")]).seen
 

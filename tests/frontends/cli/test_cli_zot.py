@@ -365,7 +365,7 @@ def test_a_word_that_is_no_text_is_no_traceback(extension):
 def test_a_command_of_tier_2_needs_a_persons_word(extension):
     ok("install", extension, "--yes")
     done = fails(3, "run", "/noop")
-    assert "nobody to ask" in done.err
+    assert "nobody can confirm it" in done.err
     assert ok("run", "/noop", "--yes").out == "noop\n"
     assert "prompt: Greet me." in at_terminal("run", "/prompt", answers=[("Allow?", "y")]).seen
     assert last_record()["tool"] == "/prompt"

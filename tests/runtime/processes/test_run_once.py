@@ -23,7 +23,7 @@ PLENTY = 1 << 24
 @pytest.fixture(params=["direct", "namespaced"])
 async def run(request, tmp_path):
     """Run a shell script in each of the two ways."""
-    runner = Runner(str(tmp_path / "locks"))
+    runner = Runner(str(tmp_path))
     cover = tmp_path / "cover"
     cover.mkdir()
 
@@ -208,7 +208,7 @@ async def test_many_starts_with_large_environments_do_not_stumble_over_a_full_so
 
 
 async def test_a_spawner_that_somebody_killed_fails_its_calls_at_once_and_is_replaced(tmp_path):
-    runner = Runner(str(tmp_path / "locks"))
+    runner = Runner(str(tmp_path))
     program = Program(
         argv=("/bin/sh", "-c", "sleep 606"), cwd="/", env={}, stdin=b"", timeout_s=60, max_stdout=99, max_stderr=99
     )

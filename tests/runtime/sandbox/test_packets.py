@@ -40,8 +40,10 @@ def test_values_arrive_as_they_were(value):
     ("held", "refused", "failure"),
     [([], {}, ""), (["mounts", "pids"], {"network": "Operation not permitted", "landlock": ""}, "it broke: \u2026")],
 )
-def test_words_arrive_as_they_were(held, refused, failure):
-    assert packets.read_word(packets.write_word(held, refused, failure)) == (tuple(held), refused, failure)
+@pytest.mark.parametrize("is_refusal", [True, False])
+def test_words_arrive_as_they_were(held, refused, failure, is_refusal):
+    word = packets.write_word(held, refused, failure, is_refusal=is_refusal)
+    assert packets.read_word(word) == (tuple(held), refused, failure, is_refusal)
 
 
 def test_no_more_descriptors_come_than_are_wanted_and_nobody_inherits_them(ends):

@@ -82,7 +82,7 @@ class Peer:
 @pytest.fixture
 async def start(tmp_path):
     """Start peers; see to it that neither processes nor files nor tasks are left of them."""
-    runner = Runner(str(tmp_path / "locks"))
+    runner = Runner(str(tmp_path))
     runner.direct._guard._ensure()
     files, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
     peers = []

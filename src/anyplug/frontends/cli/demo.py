@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from anyplug import __version__
@@ -11,6 +10,8 @@ from anyplug.call.consent import Attachment
 from anyplug.formats import registry
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.home.scratch_folders import Scratch
+from anyplug.home.settings import find_home
 from anyplug.host.host import Host
 from anyplug.model import permissions
 from anyplug.model.errors import DONE, FAILED
@@ -62,10 +63,14 @@ def demo(session: Session) -> int:
     options = session.options
     fixed_width = WIDTH if options.svg or not sys.stdout.isatty() else None
     console = Console(record=bool(options.svg), width=fixed_width, highlight=False, quiet=options.json)
-    with tempfile.TemporaryDirectory(prefix="anyplug-demo-") as folder:
+    scratch = Scratch(find_home(options.home).path)
+    try:
+        folder = scratch.folder().path
         root = os.path.join(folder, "plugins")
         shutil.copytree(_examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
         results, as_expected = anyio.run(_show, console, root, os.path.join(folder, "home"))
+    finally:
+        scratch.close()
     if options.svg:
         console.save_svg(options.svg, title="anyplug demo")
     if options.json:

@@ -23,22 +23,21 @@ TURN_POLL_S = 0.05  # how often a waiting call checks whether it is its turn
 
 
 @asynccontextmanager
-async def own_tmp(scratch: str, name: str) -> AsyncIterator[PrivateTmp]:
+async def own_tmp(scratch: HeldFolder, name: str) -> AsyncIterator[PrivateTmp]:
     """Create a folder that will be mounted as /tmp, with NAME in it; it is removed at the end. Raises TmpTaken."""
-    cover = os.path.join(scratch, secrets.token_hex(8))
-    folder = os.path.join(cover, name)
-    os.mkdir(cover, 0o700)
+    cover = secrets.token_hex(8)
+    os.mkdir(cover, 0o700, dir_fd=scratch.fd)
     try:
-        with untrusted_files.hold(cover) as around:
+        with scratch.folder(cover) as around:
             try:
                 os.mkdir(name, 0o700, dir_fd=around.fd)
             except FileExistsError as error:
-                raise TmpTaken(f"{folder} already exists") from error
+                raise TmpTaken(f"{around.where(name)} exists already") from error
             os.fchmod(around.fd, 0o1777)  # like /tmp; nobody else can reach it through the scratch folder
-            yield PrivateTmp(folder, cover, around)
+            yield PrivateTmp(around.where(name), around.path, around)
     finally:
-        if not _were_empty(folder, cover):
-            await _removed(cover, name)
+        if not _were_empty(scratch, f"{cover}/{name}", cover):
+            await _removed(scratch, cover, name)
 
 
 @asynccontextmanager
@@ -64,23 +63,23 @@ async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
         try:
             yield PrivateTmp(folder, "", around)
         finally:
-            await _removed(folder, name)
+            await _removed(around, name, name)
 
 
-def _were_empty(*folders: str) -> bool:
+def _were_empty(above: HeldFolder, *folders: str) -> bool:
     """Remove folders, the inner one first, if the call left nothing in them, as most do."""
     try:
         for folder in folders:
-            os.rmdir(folder)
+            os.rmdir(folder, dir_fd=above.fd)
     except OSError:
         return False
     return True
 
 
-async def _removed(folder: str, name: str) -> None:
+async def _removed(above: HeldFolder, folder: str, name: str) -> None:
     """Remove what a call left, in a thread: there may be thousands of files, and other calls are running."""
     with anyio.CancelScope(shield=True):
-        await thread_lanes.run(f"/tmp/{name}", remove_tree, folder)
+        await thread_lanes.run(f"/tmp/{name}", remove_tree, above, folder)
 
 
 def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
@@ -96,7 +95,7 @@ def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
     if found.st_uid != os.getuid():
         raise TmpTaken(f"{folder} belongs to another user")
     if str(found.st_ino) == made_by_us:
-        remove_tree(folder)
+        remove_tree(around, name)
     else:
         try:
             os.rmdir(name, dir_fd=around.fd)
@@ -105,9 +104,9 @@ def _claim(around: HeldFolder, name: str, made_by_us: str) -> None:
     os.mkdir(name, 0o700, dir_fd=around.fd)
 
 
-def remove_tree(folder: str) -> None:
+def remove_tree(above: HeldFolder, folder: str) -> None:
     """Remove what a call left; files that cannot be removed stay."""
     try:
-        untrusted_files.remove(folder)
+        untrusted_files.remove(folder, folder=above.fd)
     except OSError:
         pass

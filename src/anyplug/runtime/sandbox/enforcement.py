@@ -61,6 +61,8 @@ MANY_PROCESSES = "its programs have a low priority, but many of them get more of
 
 TRY_AGAIN = "try again when the machine is less busy; `anyplug doctor` shows what is enforced"
 
+FIX_AND_TRY = "fix what the message names, then call it again; `anyplug doctor` shows what is enforced"
+
 
 def wanted_layers(*, namespaces: bool) -> tuple[str, ...]:
     """Return the layers to use, with or without namespaces."""
@@ -164,8 +166,8 @@ class NotEnforceable(Exception):
 
 
 class Shortage(NotEnforceable):
-    """It is unknown whether a profile can be enforced: the machine is out of some resource, perhaps temporarily."""
+    """Nobody knows whether a profile can be held: the machine is short of something, or setting up went wrong."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__((Shortfall("anything", reason, TRY_AGAIN),))
+    def __init__(self, reason: str, cure: str = TRY_AGAIN) -> None:
+        super().__init__((Shortfall("anything", reason, cure),))
         self.reason = reason

@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 
 import msgspec
 
+from anyplug.home import untrusted_files
+from anyplug.home.untrusted_files import HeldFolder
 from anyplug.runtime.processes import run_once
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Program, Spawn
@@ -25,6 +27,8 @@ from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 PROBE = os.path.join(os.path.dirname(__file__), "escape_probe.py")
 OUTSIDE_TMP = "/var/tmp"  # a private /tmp would hide the scene, and nothing else would be tested
+PREFIX = "anyplug-scene-"
+LONGEST_NAME = len(f"/{PREFIX}12345678/datagram")  # bytes of a socket's path below the folder
 TIME_S = 60.0
 GRANTED = ("filesystem:write:.", "filesystem:write")  # the grants with which protected paths are tried
 MOST_OUTPUT = 1 << 20
@@ -55,8 +59,9 @@ class Scene(msgspec.Struct, frozen=True):
 def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
     """Create a scene, with sockets that this process listens on; all of it is removed at the end."""
     with ExitStack() as stack:
-        top = os.path.realpath(tempfile.mkdtemp(prefix="anyplug-scene-", dir=folder))
+        top = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
         stack.callback(shutil.rmtree, top, ignore_errors=True)
+        held = stack.enter_context(untrusted_files.hold(top))  # some plugins can write here, and swap it for a link
         home, user = os.path.join(top, "home"), os.path.join(top, "user")
         place = Place(
             plugin=os.path.join(home, "plugins", "p"),
@@ -69,7 +74,7 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             others=(os.path.join(home, "data", "other"), os.path.join(user, ".password-store", "ssh")),
         )
         for name in (".git/hooks", "sub", "other"):
-            os.makedirs(os.path.join(place.project, name))
+            held.make_folders(f"project/{name}").close()
         files = {
             "key": os.path.join(user, ".ssh", "id_ed25519"),
             "bashrc": os.path.join(user, ".bashrc"),
@@ -82,21 +87,18 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
             "plain": os.path.join(place.project, "plain"),
         }
         for path in files.values():
-            _write(path)
+            _write(held, os.path.relpath(path, top))
         for path in (place.data, place.cache, os.path.join(home, "bin")):
-            os.makedirs(path)
-        paths = {
-            "unix": os.path.join(top, "socket"),
-            "unix_datagram": os.path.join(top, "datagram"),
-        }
+            held.make_folders(os.path.relpath(path, top)).close()
+        paths = {"unix": os.path.join(top, "socket"), "unix_datagram": os.path.join(top, "datagram")}
         abstract = os.path.basename(top)
         stack.callback(_remove_queue, abstract)
         ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
-        for name in (paths["unix"], "\0" + abstract):
+        for name in (f"/proc/self/fd/{held.fd}/socket", "\0" + abstract):
             listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listener.bind(name)
             listener.listen()
-        stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(paths["unix_datagram"])
+        stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(f"/proc/self/fd/{held.fd}/datagram")
         facts: dict[str, str | int] = {
             "host": os.getpid(),
             "host_word": _own_command_line(),
@@ -136,12 +138,14 @@ async def attempt_all(spawn: Spawn, facts: dict[str, str | int], data: str) -> t
     return tuple(Attempt(name, bool(how), how) for name, how in answers.items())
 
 
-async def report(guard: Guard, layers: tuple[str, ...] = LAYERS) -> tuple[Enforcement, tuple[Attempt, ...]]:
+async def report(
+    guard: Guard, layers: tuple[str, ...] = LAYERS, folder: str = OUTSIDE_TMP
+) -> tuple[Enforcement, tuple[Attempt, ...]]:
     """Report what this machine enforces for a plugin without grants, and for one with writable folders.
 
-    Blocks for a moment at its start.
+    Blocks for a moment at its start. The scene is made in `folder`, where no plugin should reach it.
     """
-    with scene() as made:
+    with scene(folder) as made:
         enforcement, attempts = await _report(guard, layers, made, ())
         for granted in GRANTED:
             narrowed, more = await _report(guard, layers, made, (granted,))
@@ -211,7 +215,7 @@ def _search_path() -> str:
     return os.pathsep.join((os.path.dirname(python()), os.environ.get("PATH", os.defpath)))
 
 
-def _write(path: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
+def _write(held: HeldFolder, relative: str) -> None:
+    held.make_folders(os.path.dirname(relative)).close()
+    with open(held.create(relative, 0o644), "w", encoding="utf-8") as file:
         file.write("secret\n")

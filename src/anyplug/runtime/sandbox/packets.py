@@ -58,13 +58,16 @@ def receive(peer: _socket.socket, size: int, most: int) -> tuple[bytes, list[int
     return packet, found
 
 
-def write_word(held: list[str], refused: dict[str, str], failure: str) -> bytes:
-    """Encode what a spawner enforces, and what was refused to it and why."""
+def write_word(held: list[str], refused: dict[str, str], failure: str, *, is_refusal: bool = False) -> bytes:
+    """Encode what a spawner enforces, and what was refused to it and why; `is_refusal`: the kernel refused it.
+
+    Any other failure is one of this time, or of what it was to set up.
+    """
     reasons = [part for refusal in refused.items() for part in refusal]
-    return MARK.join([failure, " ".join(held), *reasons]).encode(errors="replace")
+    return MARK.join([failure, "refusal" if is_refusal else "", " ".join(held), *reasons]).encode(errors="replace")
 
 
-def read_word(packet: bytes) -> tuple[tuple[str, ...], dict[str, str], str]:
+def read_word(packet: bytes) -> tuple[tuple[str, ...], dict[str, str], str, bool]:
     """Decode the same."""
-    failure, held, *reasons = packet.decode(errors="replace").split(MARK)
-    return tuple(held.split()), dict(zip(reasons[::2], reasons[1::2], strict=False)), failure
+    failure, kind, held, *reasons = packet.decode(errors="replace").split(MARK)
+    return tuple(held.split()), dict(zip(reasons[::2], reasons[1::2], strict=False)), failure, bool(kind)

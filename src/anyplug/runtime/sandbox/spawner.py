@@ -32,7 +32,7 @@ import select
 import time
 
 from anyplug.runtime.sandbox import packets
-from anyplug.runtime.sandbox.linux import cpu_share, syscalls
+from anyplug.runtime.sandbox.linux import cpu_share, mounts, syscalls
 from anyplug.runtime.sandbox.linux.apply import Confinement, Order
 from anyplug.runtime.sandbox.linux.memory_and_disk import Watch, is_running, mark_of, other_processes, wear, wears
 
@@ -431,9 +431,14 @@ def say(pipe: int, text: str) -> None:
     os.close(pipe)
 
 
-def introduce(requests: _socket.socket, confinement: Confinement, failure: str) -> None:
+def introduce(requests: _socket.socket, confinement: Confinement, error: OSError | None) -> None:
     """Report what is enforced; pass on the host's descriptors: of us, and the way out of an empty network if any."""
-    word = packets.write_word(confinement.held, confinement.refused, failure)
+    failure = ""
+    if error is not None:
+        where = f"{error.filename}: " if error.filename else ""
+        failure = f"{where}{error.strerror or error}"
+    is_refusal = error is not None and mounts.is_refusal(error)
+    word = packets.write_word(confinement.held, confinement.refused, failure, is_refusal=is_refusal)
     doorway = confinement.doorway
     us = os.pidfd_open(os.getpid())
     packets.send(requests, word, [us] if doorway is None else [us, doorway.fileno()])
@@ -447,20 +452,18 @@ def main(requests: _socket.socket) -> None:
     confinement = Confinement(Order(**packets.decode(requests.recv(LARGEST_REQUEST))))
     if "cpu" in confinement.order.layers:
         confinement.cpu = cpu_share.enter()
-    confinement.leave()
-    if "pids" in confinement.held and os.fork():
-        os._exit(0)  # the child is process 1 inside, and the zygote adopts it
-    if "limits" in confinement.order.layers:
-        be_first_to_go()
-        syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    failure = ""
     try:
+        confinement.leave()
+        if "pids" in confinement.held and os.fork():
+            os._exit(0)  # the child is process 1 inside, and the zygote adopts it
+        if "limits" in confinement.order.layers:
+            be_first_to_go()
+            syscalls.prctl("subreaper", syscalls.PR_SET_CHILD_SUBREAPER, 1)
         confinement.take()
     except OSError as error:
-        failure = str(error.strerror or error)
-    introduce(requests, confinement, failure)
-    if failure:
+        introduce(requests, confinement, error)
         return
+    introduce(requests, confinement, None)
     spawner = Spawner(requests, confinement)
     try:
         spawner.serve()

@@ -23,9 +23,9 @@ from anyplug.runtime.processes.program import Finished, Program, Receipt
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.enforcement import (
     LAYERS,
+    FIX_AND_TRY,
     NAMESPACES,
     PROXY,
-    TRY_AGAIN,
     Enforcement,
     NotEnforceable,
     Shortage,
@@ -47,9 +47,10 @@ ANSWER_LIMIT = 4096  # bytes
 ATTEMPTS = 2  # to create a spawner: the zygote may have been killed
 EXITING = 0x4  # PF_EXITING, among the flags in /proc/PID/stat
 PLAIN = ("mounts",)  # the layers without a profile
-# What is dropped, one after the other, if applying the layers fails half-way. A container that hides parts of its /proc
-# lets us mount no other.
+# What is given up, one after the other, where the kernel refuses it to everybody. A container that hides parts of its
+# /proc lets us mount no other.
 FRAGILE = ("pids",)
+BARE = Profile(code=("/usr",))  # names nothing that could be missing or in the way, and needs every kind of mount
 ELSEWHERE = "only Linux has namespaces, Landlock and seccomp"
 NOT_LINUX = Shortfall("anything", ELSEWHERE, "use Linux, or let the plugin run unconfined")
 
@@ -64,6 +65,7 @@ class Word(msgspec.Struct, frozen=True):
     held: tuple[str, ...]
     refused: dict[str, str]
     failure: str
+    is_refusal: bool = False  # the failure is the kernel's answer to everybody, rather than something that went wrong
     is_said: bool = True  # False: there is no report, and `failure` tells why
 
 
@@ -236,26 +238,41 @@ class ConfinedSpawn:
             self._process = None
 
     def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
-        """Start with as many of these layers as work together here; the report tells why the others do not."""
+        """Open with as many of these layers as go together here; the word says why each of the others does not.
+
+        Without namespaces only where the kernel refuses them: what fails for this profile alone is a failure.
+        """
         if self.profile is None:
-            return self._open(PLAIN)
+            return self._open(PLAIN, None)
         wanted = _layers(self.profile, layers)
-        word = self._open(wanted)
+        word = self._open(wanted, self.profile)
         refused: dict[str, str] = {}
-        for given_up in (FRAGILE, NAMESPACES):
-            if word.failure and set(given_up) & set(word.held):
-                self.close()
-                refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
-                word = self._open(tuple(layer for layer in wanted if layer not in refused))
+        if word.failure and word.is_said:
+            self.close()
+            refused = self._refused_to_everybody(wanted)
+            if refused:
+                word = self._open(tuple(layer for layer in wanted if layer not in refused), self.profile)
         if tolerant and self.profile.hosts and "network" not in word.held and not word.failure:
             # The person allowed it to run although nothing enforces these hosts.
             self.close()
             refused |= word.refused
             self.profile = widened(self.profile)
-            word = self._open(tuple(layer for layer in _layers(self.profile, layers) if layer not in refused))
+            kept = tuple(layer for layer in _layers(self.profile, layers) if layer not in refused)
+            word = self._open(kept, self.profile)
         return msgspec.structs.replace(word, refused=word.refused | refused)
 
-    def _open(self, layers: tuple[str, ...]) -> Word:
+    def _refused_to_everybody(self, wanted: tuple[str, ...]) -> dict[str, str]:
+        """Return the layers that the kernel refuses whatever a profile names, and its answer: found out by trying."""
+        refused: dict[str, str] = {}
+        for given_up in (FRAGILE, NAMESPACES):
+            word = self._open(tuple(layer for layer in wanted if layer not in refused), BARE)
+            self.close()
+            if not word.is_refusal:
+                break
+            refused |= {layer: word.failure for layer in given_up if layer in wanted and layer not in refused}
+        return refused
+
+    def _open(self, layers: tuple[str, ...], profile: Profile | None) -> Word:
         """Start the process, send its order, and read its report."""
         try:
             self._socket = self._spawned()
@@ -264,7 +281,8 @@ class ConfinedSpawn:
             return _no_word(f"the spawner cannot be started: {error.strerror}")
         self._requests.settimeout(START_S)
         try:
-            self._requests.send(packets.encode(_order(layers, self.profile) | {"recorded": self._is_recorded}))
+            is_recorded = self._is_recorded and profile is self.profile
+            self._requests.send(packets.encode(_order(layers, profile) | {"recorded": is_recorded}))
             packet, given = packets.receive(self._requests, ANSWER_LIMIT, 2)
         except TimeoutError:
             return _no_word(f"the spawner did not answer within {START_S:.0f}s")
@@ -273,7 +291,7 @@ class ConfinedSpawn:
         if not packet:
             return _no_word("the spawner ended at once")
         word = Word(*packets.read_word(packet))
-        has_doorway = self.profile is not None and self.profile.network == "hosts" and "network" in word.held
+        has_doorway = profile is not None and profile.network == "hosts" and "network" in word.held and not word.failure
         if len(given) < 1 + has_doorway:
             for fd in given:
                 os.close(fd)
@@ -336,7 +354,7 @@ class ConfinedSpawn:
                 raise NamespacesRefused(word.failure or word.refused.get("mounts", "refused"))
             return
         if word.failure:
-            raise NotEnforceable((Shortfall("anything", word.failure, TRY_AGAIN),))
+            raise Shortage(f"its sandbox could not be set up: {word.failure}", FIX_AND_TRY)
         shortfalls = self.enforcement.shortfalls(self.profile)
         if shortfalls and not tolerant:
             raise NotEnforceable(shortfalls)

@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 
+from anyplug.home.location import SCRATCH
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
@@ -18,7 +19,7 @@ from anyplug.runtime.sandbox.linux.protected_names import Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
 BROKER = "broker"  # treated like a layer, for plugins that were granted writable folders
@@ -81,6 +82,7 @@ class Confinement:
         self._user_namespace = False
         self._below_tmp: list[str] = []
         self._outer_tmp = -1
+        self._scratch, self._outer_scratch = "", -1  # where the host makes folders for programs' /tmp
         self._to_cover: dict[str, tuple[int, int]] = {}  # the targets of hidden paths before they were covered
         self._filter = b""
         self.shelf: Shelf | None = None
@@ -93,7 +95,7 @@ class Confinement:
         self.doorway: _socket.socket | None = None  # for the host's proxy, if there is one
 
     def leave(self) -> None:
-        """Leave the machine's namespaces, as many as permitted."""
+        """Leave the machine's namespaces, as many as we are let; raises OSError if it fails for another reason."""
         wanted = [
             (name, flag)
             for name, flag in (
@@ -108,6 +110,8 @@ class Confinement:
             try:
                 self._user_namespace = mounts.enter(sum(flag for _, flag in wanted))
             except OSError as error:
+                if not mounts.is_refusal(error):
+                    raise
                 self.refused[wanted.pop()[0]] = str(error.strerror)
             else:
                 self.held += [name for name, _ in wanted]
@@ -132,15 +136,20 @@ class Confinement:
             ("seccomp", self._make_filter),
         ):
             if layer in self.order.layers:
-                try:
-                    take()
-                except OSError as error:
-                    if layer == "capabilities" and os.getuid() != 0:
-                        continue  # there are none to drop
-                    self.refused[layer] = str(error.strerror or error)
-                else:
-                    self.held.append(layer)
+                self._take_one(layer, take)
         self._prepare_broker()
+
+    def _take_one(self, layer: str, take: Callable[[], None]) -> None:
+        try:
+            take()
+        except OSError as error:
+            if layer == "capabilities" and os.getuid() != 0:
+                return  # there are none to drop
+            if not mounts.is_refusal(error):
+                raise
+            self.refused[layer] = str(error.strerror or error)
+        else:
+            self.held.append(layer)
 
     def _prepare_broker(self) -> None:
         """Prepare to protect paths in granted folders if the kernel can; otherwise the grants apply as they are."""
@@ -197,7 +206,9 @@ class Confinement:
             self._rules.allow_opened(tree, landlock.RUN)
 
     def outer_path(self, path: str) -> str:
-        """Return the path of a folder of the machine's, which may be in the /tmp that is covered here."""
+        """Return the path of a folder of the machine's, which may be in the /tmp or the home that is covered here."""
+        if self._outer_scratch >= 0 and mounts.is_below(path, self._scratch):
+            return f"/proc/self/fd/{self._outer_scratch}/{os.path.relpath(path, self._scratch)}"
         if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             return f"/proc/self/fd/{self._outer_tmp}/{os.path.relpath(path, mounts.TMP)}"
         return path
@@ -337,7 +348,9 @@ class Confinement:
 
     def _outer(self, path: str) -> int:
         """Copy a folder for a program's /tmp."""
-        if self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
+        if self._outer_scratch >= 0 and mounts.is_below(path, self._scratch):
+            tree = syscalls.clone_tree(os.path.relpath(path, self._scratch), self._outer_scratch)
+        elif self._outer_tmp >= 0 and mounts.is_below(path, mounts.TMP):
             tree = syscalls.clone_tree(os.path.relpath(path, mounts.TMP), self._outer_tmp)
         else:
             tree = syscalls.clone_tree(path)
@@ -353,6 +366,8 @@ class Confinement:
             doorway.bind(("127.0.0.1", 0))
             doorway.listen(BACKLOG)
         except OSError as error:
+            if not mounts.is_refusal(error):
+                raise
             self.held.remove("network")
             self.refused["network"] = str(error.strerror or error)
         else:
@@ -394,6 +409,9 @@ class Confinement:
             self.shelf = Shelf(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(mounts.TMP, os.O_PATH | os.O_CLOEXEC)
+        scratch = os.path.join(self.home, SCRATCH) if self.home else ""
+        if scratch and os.path.isdir(scratch):
+            self._scratch, self._outer_scratch = scratch, syscalls.name(scratch)
         self._to_cover = hidden_paths.identities(order.hidden)
         self._below_tmp = mounts.furnish(
             (*order.readable, *order.writable, *order.executable),
