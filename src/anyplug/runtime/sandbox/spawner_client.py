@@ -22,8 +22,8 @@ from anyplug.runtime.processes.guardian import read
 from anyplug.runtime.processes.program import Finished, Program, Receipt
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.enforcement import (
-    LAYERS,
     FIX_AND_TRY,
+    LAYERS,
     NAMESPACES,
     PROXY,
     Enforcement,
