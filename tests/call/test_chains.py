@@ -230,7 +230,10 @@ def test_what_a_step_does_not_have_is_ignored_with_a_warning():
         ("text", ["the steps must be a list, not a text"]),
         ({"steps": {}}, ["the steps must be a list, not an object"]),
         (["a"], ["step 1 must be an object, not a text"]),
-        ([{"tool": "a"}, {}, {"tool": ""}, {"tool": 1}], ["step 2 names no", "step 3 names no", "step 4 names no"]),
+        (
+            [{"tool": "a"}, {}, {"tool": ""}, {"tool": 1}],
+            ["step 2 has no tool", "step 3 has no tool", "step 4 has no tool"],
+        ),
         ([{"tool": "a", "input": []}], ["the input of step 1 must be an object, not a list"]),
         ([{"tool": "a", "input": "x"}], ["the input of step 1 must be an object, not a text"]),
         ([{"tool": "a", "outputKey": 1}], ["the outputKey of step 1 must be a string, not a number"]),
@@ -306,7 +309,7 @@ async def test_a_value_that_is_nested_too_deeply_or_no_text_ends_the_chain():
     deep: list = []
     for _ in range(5000):
         deep = [deep]
-    for structured, why in (({"x": deep}, "nested too deeply"), ({"x": ["\ud800"]}, "no Unicode")):
+    for structured, why in (({"x": deep}, "nested too deeply"), ({"x": ["\ud800"]}, "not Unicode")):
         call, asked = caller(said("", structured=structured))
         outcome = await run_chain(call, [Step("a"), Step("b", {"text": "{{step0.x}}"})])
         assert (outcome.failed_at, len(asked)) == (2, 1)

@@ -151,7 +151,7 @@ async def test_search_gives_three_tools_that_find_describe_and_call_the_others(e
         ):
             assert code(await agent.call_tool(name, arguments)) == "invalid_arguments"
         assert code(await agent.call_tool("call_tool", {"name": "call_tool"})) == "not_found"
-        assert "No tool fits" in text(await agent.call_tool("find_tools", {"query": "xyzzy"}))
+        assert "No tool matches" in text(await agent.call_tool("find_tools", {"query": "xyzzy"}))
 
 
 async def test_search_asks_about_the_tool_that_it_calls(era, root, host):

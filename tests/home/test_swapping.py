@@ -169,7 +169,7 @@ async def test_swaps_during_calls_lead_the_host_nowhere(where, host, root, home,
         outside = sorted(os.listdir(os.path.expanduser("~")))
         data, cache = h.catalog.home.data(plugin), h.catalog.home.cache(plugin)
         os.makedirs(data, exist_ok=True)
-        known = {"plugin": swapped, "data": data, "cache": cache, "scratch": h._runner._scratch, "name": NAME}
+        known = {"plugin": swapped, "data": data, "cache": cache, "scratch": h._runner._scratch.path, "name": NAME}
         swapper = swapping(canary, [place.format(**known) for place in PLACES[where]])
         try:
             for _ in range(ROUNDS):

@@ -161,7 +161,7 @@ def test_a_plugin_in_a_folder_of_a_repository(installer, repository):
         ({"ref": "nowhere"}, "couldn't find remote ref nowhere"),
         ({"ref": "-oops"}, "'-oops' is not a ref"),
         ({"ref": "--upload-pack=touch ran"}, "is not a ref"),
-        ({"subdir": "nowhere"}, "nowhere' does not exist"),
+        ({"subdir": "nowhere"}, "(nowhere)' does not exist"),
         ({"subdir": "../other"}, "leads outside the source"),
         ({"subdir": "/etc"}, "leads outside the source"),
         ({"subdir": "out"}, "leads outside the source"),

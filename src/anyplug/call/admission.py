@@ -58,14 +58,14 @@ class Admission:
         try:
             standing = self._known(plugin) or await self._looked(plugin)
         except StoreError as error:
-            raise _unknown("whether it was approved", error) from error
+            raise _unreadable("it is unknown whether it was approved", error) from error
         trail.record.digest = standing.digest
         _check(plugin, tool, standing)
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
         try:
             await self._catch_up(plugin)
         except StoreError as error:
-            raise _unknown("what was decided", error) from error
+            raise _unreadable("the decisions cannot be read", error) from error
         return standing
 
     async def admit_start(self, plugin: Plugin) -> Standing:
@@ -73,7 +73,7 @@ class Admission:
         try:
             standing = await self._looked(plugin)
         except StoreError as error:
-            raise _unknown("whether it was approved", error) from error
+            raise _unreadable("it is unknown whether it was approved", error) from error
         _check(plugin, None, standing)
         self._secrecies.of(plugin, standing.granted)
         return standing
@@ -160,5 +160,5 @@ def _check(plugin: Plugin, tool: Tool | None, standing: Standing) -> None:
         raise PluginDisabled(plugin.name, standing.off.cure, tool.own_name)
 
 
-def _unknown(what: str, error: StoreError) -> Denied:
-    return Denied("host", f"nobody knows {what}: {error.message}", error.hint)
+def _unreadable(what: str, error: StoreError) -> Denied:
+    return Denied("host", f"{what}: {error.message}", error.hint)

@@ -33,5 +33,6 @@ class Mark:
                 os.close(fd)
         except OSError as error:
             raise StoreError(
-                f"cannot write to {self.path}: {error.strerror}", "check the disk's space and the file's permissions"
+                f"cannot write to {self.path}: {error.strerror}",
+                "check the disk's free space and the file's permissions",
             ) from error
