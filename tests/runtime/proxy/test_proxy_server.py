@@ -237,7 +237,7 @@ def test_a_name_that_leads_into_the_users_network_is_not_followed(proxy, site, a
     told = []
     one = proxy(f"network:rebound.test:{site}", resolve=lambda *_: [address], tell=told.append)
     answer = asked(one, f"GET http://rebound.test:{site}/ HTTP/1.1").decode()
-    assert answer.startswith("HTTP/1.1 403 rebound.test leads to ")
+    assert answer.startswith("HTTP/1.1 403 rebound.test resolves to ")
     assert "anyplug grant hello " in answer
     assert told[0].refusal
 

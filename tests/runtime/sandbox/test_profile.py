@@ -139,8 +139,8 @@ def test_grants_that_open_nothing_say_so():
     assert (drawn.readable, drawn.writable, drawn.executable) == (plain.readable, plain.writable, plain.executable)
     assert len(drawn.notes) == 2
     assert "session bus" in profile("network:unix").notes[0]
-    assert "from listening" in profile("network:unix", "network:*:443").notes[-1]
-    assert not any("from listening" in note for note in profile("network:unix", "network:*:443", "network").notes)
+    assert "allow listening" in profile("network:unix", "network:*:443").notes[-1]
+    assert not any("allow listening" in note for note in profile("network:unix", "network:*:443", "network").notes)
 
 
 def test_who_writes_beside_itself_keeps_its_code():
