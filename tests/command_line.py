@@ -208,8 +208,10 @@ def listed(name: str, *options: str) -> dict[str, Any]:
 
 
 def last_record() -> dict[str, Any]:
-    """The newest audit record."""
-    return ok("audit", "--json").json[-1]
+    """The newest audit record; waits for the first."""
+    found: list[dict[str, Any]] = []
+    assert processes.until(lambda: bool(found.extend(ok("audit", "--json").json) or found))
+    return found[-1]
 
 
 def read_json(path: str) -> Any:

@@ -493,7 +493,7 @@ def test_whoever_attaches_goes_by_the_settings_of_now(two, settings):
     with resident():
         ok("call", "one")
         settings(REQUIRED)
-        assert "the required guard 'nosuchguard' does not run" in fails(3, "call", "one").err
+        assert "the required guard 'nosuchguard' is not running" in fails(3, "call", "one").err
         settings("")
         ok("call", "one")
         os.unlink(os.path.join(home(), "settings.toml"))
@@ -552,7 +552,7 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         for _ in range(2):
             said = fails(3, "call", "one").err
             assert f"warning: {fault}{home()}/settings.toml: " in said
-            assert "the required guard 'nosuchguard' does not run" in said
+            assert "the required guard 'nosuchguard' is not running" in said
         assert daemons.status()["settings"].startswith(fault)
         assert fault in ok("status").out
         assert fault in run("call", "builtin.reload_plugins").err
@@ -625,7 +625,7 @@ def test_a_fault_of_ours_is_an_answer_and_ends_nothing_else(two):
             error = client.asks(do, name="one")["error"]
             assert error["code"] == "unavailable"
             assert error["message"].startswith(f"anyplug itself failed: {fault}")
-            assert error["hint"].startswith(daemons.address().log)
+            assert error["hint"].endswith(daemons.address().log)
         assert client.asks("call", name="one")["result"]["is_error"] is False
         assert "error: anyplug itself failed: ValueError('max() " in fails(1, "reload").err
         for kind in ("cli", "mcp"):

@@ -318,7 +318,7 @@ def test_a_profile_that_is_not_there_is_an_error_that_says_so(plugins, settings)
         said = agent.leaves().decode()
     assert agent.process.returncode == 1
     assert "no profile is named 'play'" in said
-    assert "there are work" in said
+    assert "the profiles are work" in said
 
 
 def test_a_profile_that_is_gone_when_another_host_comes_ends_it_and_says_so(plugins, settings):

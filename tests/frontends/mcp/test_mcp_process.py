@@ -112,7 +112,7 @@ def test_a_profile_that_is_not_there_is_named(settings):
     settings('[profiles.work]\nplugins = ["x"]\n')
     said = fails(1, "mcp", "--profile", "play").err
     assert "no profile is named 'play'" in said
-    assert "there are work" in said
+    assert "the profiles are work" in said
     fails(2, "mcp", "--surface", "some")
 
 

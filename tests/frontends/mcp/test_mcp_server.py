@@ -151,7 +151,7 @@ async def test_files_come_along_if_they_are_small_and_as_links_if_not(tmp_path):
     assert small["resource"]["uri"] == f"file://{tmp_path}/a%20b.txt"
     assert base64.b64decode(blob["resource"]["blob"]) == bytes([255, 0])
     assert (link["type"], link["name"], link["size"]) == ("resource_link", "c.txt", result_content.INLINE_BYTES + 1)
-    assert "cannot be read" in gone["text"]
+    assert "can no longer be read" in gone["text"]
 
 
 async def test_a_tools_files_reach_the_client(era, stavrobot, host):
@@ -303,7 +303,7 @@ async def test_slash_commands_are_prompts(era, zot, host):
             result = await agent.get_prompt("greet", {"args": f"{kind} Ada"})
             (message,) = result.messages
             assert (message.role, message.content.text) == (role, f"{kind} Ada")
-        assert "nothing to say" in (await agent.get_prompt("greet")).messages[0].content.text
+        assert "returned nothing" in (await agent.get_prompt("greet")).messages[0].content.text
         for name, words, expected in (("greet", "error", "tool_error"), ("other", "", "not_found")):
             with pytest.raises(MCPError) as failed:
                 await agent.get_prompt(name, {"args": words})
