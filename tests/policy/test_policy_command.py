@@ -196,3 +196,53 @@ def test_replay_lists_what_a_candidate_would_decide_otherwise(tmp_path):
     assert [one["after"] for one in changes] == ["ask", "ask"]
     broken = plugin_folders.write(os.path.abspath("candidate/r.rego"), "package")
     assert "r.rego:1" in command_line.fails(1, "policy", "replay", broken).err
+
+
+USES = """
+import data.cupcake.helpers.acme
+deny contains {"rule_id": "H", "reason": "by the helper", "severity": "HIGH"} if acme.is_bad
+"""
+HELPER = """package cupcake.helpers.acme
+import rego.v1
+is_bad if contains(input.tool_input.command, "publish")
+"""
+
+
+def _with_helper(helper: str = HELPER, rulebook: str = "builtins: {git_block_no_verify: {enabled: true}}", **more):
+    more.setdefault("trust", False)
+    return project(
+        {"p": policy("opencode.p", USES, tools=["Bash"])}, rulebook=rulebook, **{"helpers/acme.rego": helper}, **more
+    )
+
+
+def _replayed(*arguments: str) -> list[tuple[str, str, str]]:
+    changes = command_line.ok("policy", "replay", *arguments, "--json").json["changes"]
+    return [(one["about"], one["before"], one["after"]) for one in changes]
+
+
+def test_replay_tries_changed_helpers_and_rulebooks():
+    _with_helper(trust=True)
+    for command in ("npm publish", "git commit --no-verify -m publish", "ls"):
+        command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+    assert _replayed(".cupcake") == _replayed(".cupcake/policies/opencode/p.rego") == []
+    assert "it is the same as what you accepted" in command_line.ok("policy", "replay", ".cupcake").err
+    weaker = HELPER.replace("publish", "nothing")
+    lost = ("npm publish", "deny", "allow")
+    assert lost in _replayed(plugin_folders.write(os.path.abspath("candidate/acme.rego"), weaker))
+    _with_helper(weaker)
+    for given in (".cupcake", ".", ".cupcake/helpers/acme.rego", ".cupcake/policies/opencode/p.rego"):
+        assert lost in _replayed(given)
+    assert "helpers/acme.rego" in command_line.ok("policy", "replay", ".cupcake").err
+    _with_helper(rulebook="builtins: {}")
+    assert _replayed(".cupcake")[0][1:] == ("deny", "deny")
+    assert "rulebook.yml" in command_line.ok("policy", "replay", ".cupcake/policies/opencode/p.rego").err
+    _with_helper()
+    other = _with_helper(weaker, folder="other")
+    assert _replayed(other)[0] == lost
+
+
+def test_replay_refuses_a_file_that_no_policy_would_use():
+    _with_helper(trust=True)
+    stray = plugin_folders.write(os.path.abspath("stray.rego"), "package acme.rules\nimport rego.v1\nx := 1\n")
+    for given in (stray, ".cupcake/rulebook.yml"):
+        assert "anyplug policy replay FOLDER" in command_line.fails(2, "policy", "replay", given).err

@@ -27,7 +27,7 @@ actions:
   inspect          list the policies and the events that each decides on
   test [FILE]      run the examples beside the policies
   explain EVENT    decide on an event (a file, JSON, or - for stdin) and show which rules decided, and why
-  replay FILE      decide on recorded calls with this policy, and list what would change
+  replay FILE      decide on recorded calls with this policy, helper or whole .cupcake, and list what would change
   trust [FOLDER]   show what policies run and what changed in them, and accept it (--global: your own)"""
 
 

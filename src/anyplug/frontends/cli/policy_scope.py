@@ -71,6 +71,26 @@ class Place:
         """Return a trial of what is in force, here or elsewhere. Raises RegoErrors."""
         return of_place(self.engine, root or self.root, harness, self._options)
 
+    def accepted(self, harness: str) -> Source:
+        """Return the project's policies as they were accepted last, or as they are if nothing was accepted."""
+        source = policy_files.read(self.root, harness)
+        copy = accepted_copies.copy_of(self._home, self.folder)
+        is_known = accepted_copies.record_of(self._home, self.folder) is not None
+        return (accepted_copies.look(copy, source, harness).source if is_known else None) or source
+
+    def harnesses(self, *roots: str) -> list[str]:
+        """List the agents that a change of the whole place concerns: the given one, or all with policies there."""
+        found = [
+            name
+            for name in HARNESSES
+            if any(os.path.isdir(os.path.join(root, "policies", name)) for root in (self.root, *roots))
+        ]
+        return [self._harness] if self._harness else found
+
+    def trial_of(self, source: Source, harness: str) -> Trial:
+        """Return a trial of other policies of this project, along with the user's own. Raises RegoErrors."""
+        return Trial(source, harness, self.own[harness], self.engine.protected(self.root))
+
     def trial_here(self, harness: str) -> Trial:
         """Return a trial of what is in force here. Raises ConfigError."""
         try:
