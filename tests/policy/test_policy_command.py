@@ -246,3 +246,15 @@ def test_replay_refuses_a_file_that_no_policy_would_use():
     stray = plugin_folders.write(os.path.abspath("stray.rego"), "package acme.rules\nimport rego.v1\nx := 1\n")
     for given in (stray, ".cupcake/rulebook.yml"):
         assert "anyplug policy replay FOLDER" in command_line.fails(2, "policy", "replay", given).err
+
+
+def test_examples_of_another_project_are_tried_on_its_own_policies(tmp_path, monkeypatch):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    other = project({"p": policy("claude.p", decision("ask"))}, folder="other", harness="claude")
+    event = {"tool_name": "Bash", "tool_input": {"command": "git commit --no-verify"}}
+    path = os.path.join(other, ".cupcake/policies/claude/p.test.json")
+    plugin_folders.write(path, json.dumps([{"event": event, "decision": "ask"}]))
+    for given in (other, os.path.join(other, ".cupcake/policies"), path):
+        assert "1 of 1" in command_line.ok("policy", "test", given).out
+    monkeypatch.chdir(tmp_path)
+    assert "1 of 1" in command_line.ok("policy", "test", other).out

@@ -27,7 +27,8 @@ Events = Callable[[], Iterable[Recorded]]
 
 def test(session: Session) -> int:
     """Run examples: the project's, the user's if there is no project, or those in the named file or folder."""
-    place, given = Place(session), session.options.what
+    given = session.options.what
+    place = Place(session, given or "")
     files = _examples(place, given)
     if not files:
         where = given or (place.root if place.is_there else "your own policies")
