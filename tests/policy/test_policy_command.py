@@ -108,6 +108,16 @@ def test_examples_that_cannot_be_read_are_a_fault(text):
     assert "p.test.yml" in command_line.fails(1, "policy", "test").err
 
 
+def test_all_faulty_examples_are_named_with_their_lines():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    text = "# mine\n- event: {}\n  decision: no\n- {event: {}, decision: deny}\n- event: {}\n  decison: deny\n"
+    plugin_folders.write(".cupcake/p.test.yml", text)
+    said = command_line.fails(1, "policy", "test").err
+    assert "p.test.yml:2: example 1: decision must be one of allow, " in said
+    assert "p.test.yml:5: example 3: `decison` is unknown here; did you mean `decision`?" in said
+    assert "updated_input" in said
+
+
 def test_explain_says_what_eval_says_of_an_event_that_lacks_something():
     project({"p": policy("opencode.p", NO_VERIFY)})
     done = command_line.ok("policy", "explain", EVENT)
@@ -258,3 +268,54 @@ def test_examples_of_another_project_are_tried_on_its_own_policies(tmp_path, mon
         assert "1 of 1" in command_line.ok("policy", "test", given).out
     monkeypatch.chdir(tmp_path)
     assert "1 of 1" in command_line.ok("policy", "test", other).out
+
+
+def test_strict_validation_fails_on_warnings():
+    command_line.ok("policy", "init")
+    command_line.ok("policy", "validate", "--strict")
+    project({"p": policy("opencode.p", NO_VERIFY, tools=["bash"])}, evaluate=None)
+    command_line.ok("policy", "validate")
+    assert "1 warning" in command_line.run("policy", "validate", "--strict").err
+    assert command_line.run("policy", "validate", "--strict", "--json").code == 1
+
+
+def test_examples_give_signals_only_to_policies_that_require_them():
+    body = decision("deny", when='input.signals.freeze == "on"')
+    rulebook = "signals: {freeze: echo on}"
+    example = "- {event: {tool: bash}, signals: {freeze: on}, decision: deny}\n"
+    project({"p": policy("opencode.p", body)}, rulebook=rulebook, **{"p.test.yml": example})
+    assert "no policy has the signal `freeze` in required_signals" in command_line.run("policy", "test").out
+    event = json.dumps(bash("ls"))
+    done = command_line.ok("policy", "explain", event, "--signals", '{"freeze": "on"}')
+    assert done.out.startswith("allow")
+    assert "required_signals" in done.err
+    project({"p": policy("opencode.p", body, signals=["freeze"])}, rulebook=rulebook)
+    command_line.ok("policy", "test")
+    plugin_folders.write(".cupcake/p.test.yml", example.replace("freeze", "freez"))
+    assert "no signal `freez`; did you mean `freeze`?" in command_line.run("policy", "test").out
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"tool": "bash", "command": "git commit --no-verify"}, "`command` belongs in `args`"),
+        ({"tool": "bash", "arg": {"command": "x"}}, "events have no `arg`; did you mean `args`?"),
+        ({"tool": "bash", "tool_input": {"command": "x"}}, "write `args` instead of `tool_input`"),
+    ],
+)
+def test_a_misplaced_key_of_an_event_is_named(event, said):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    assert said in command_line.ok("policy", "explain", json.dumps(event)).err
+    plugin_folders.write(".cupcake/p.test.json", json.dumps([{"event": event, "decision": "allow"}]))
+    assert said in command_line.run("policy", "test").out
+
+
+def test_changed_arguments_are_shown_and_can_be_expected():
+    body = 'modify contains {"rule_id": "M", "reason": "m", "severity": "LOW", "updated_input": {"command": "true"}}\n'
+    project({"p": policy("opencode.p", body)})
+    assert 'changed arguments: {"command":"true"}' in command_line.ok("policy", "explain", json.dumps(bash("ls"))).out
+    example = {"event": {"tool": "bash", "args": {"command": "ls"}}, "decision": "modify"}
+    for command in ("true", "false"):
+        given = json.dumps([{**example, "updated_input": {"command": command}}])
+        plugin_folders.write(".cupcake/p.test.json", given)
+        assert command_line.run("policy", "test").code == (command != "true")

@@ -59,7 +59,7 @@ deny contains each if {{ each := object.union({{"reason": "r"}}, {FINE}) }}
 
 
 def test_a_slip_in_the_routing_is_named():
-    assert "`bash` as `Bash`, so this is never evaluated" in said(tools=["bash"])
+    assert "`bash` as `Bash`, so no event is decided because of it" in said(tools=["bash"])
     text = policy("opencode.p", NO_VERIFY, tools=["Bash"]).replace("required_tools", "required_tool")
     plugin_folders.write(".cupcake/policies/opencode/p.rego", text)
     done = command_line.ok("policy", "validate").out

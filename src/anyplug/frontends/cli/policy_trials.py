@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.policy_scope import Place
@@ -15,7 +17,7 @@ from anyplug.policy.accepted_copies import TRUST
 from anyplug.policy.agent_events import HARNESSES, BadEvent, parse
 from anyplug.policy.authoring import event_replay, examples
 from anyplug.policy.authoring.event_replay import Replayed
-from anyplug.policy.authoring.trial import Explained, Trial
+from anyplug.policy.authoring.trial import Explained, Trial, misplaced
 from anyplug.policy.event_log import Recorded, Recordings
 from anyplug.rego import RegoErrors
 
@@ -41,7 +43,10 @@ def test(session: Session) -> int:
         try:
             found = examples.read(path, shown)
         except examples.BadExamples as error:
-            raise ConfigError(str(error), "`docs/how-to/policies.md` shows how to write examples") from error
+            raise ConfigError(
+                str(error),
+                f"an example has {', '.join(examples.KEYS[:2])}, and may have {', '.join(examples.KEYS[2:])}",
+            ) from error
         for example in found:
             harness = example.harness or place.harness(path)
             if harness not in HARNESSES:
@@ -109,7 +114,7 @@ def explain(session: Session) -> int:
         )
         return 0
     _show(explained)
-    for line in outcome.said:
+    for line in (*outcome.said, *filter(None, (misplaced(given, trial.harness), trial.wrong_signals(signals)))):
         session.note(line)
     if now is not None and is_other:
         said = f"{now.verb}: {now.reason}" if now.reason else now.verb
@@ -129,6 +134,8 @@ def _show(explained: Explained) -> None:
     for finding in decision.findings:
         place = f"{finding.file}:{finding.row}: " if finding.file else ""
         render.out(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})")
+    if decision.updated_input is not None:
+        render.out(render.line(f"  changed arguments: {msgspec.json.encode(decision.updated_input).decode()}"))
     for text in decision.context:
         render.out(f"  context: {text}")
     _list("printed", explained.printed)
