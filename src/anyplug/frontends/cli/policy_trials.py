@@ -135,7 +135,7 @@ def _show(explained: Explained) -> None:
         place = f"{finding.file}:{finding.row}: " if finding.file else ""
         render.out(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})")
     if decision.updated_input is not None:
-        render.out(render.line(f"  changed arguments: {msgspec.json.encode(decision.updated_input).decode()}"))
+        render.out("  " + render.line(f"changed arguments: {msgspec.json.encode(decision.updated_input).decode()}"))
     for text in decision.context:
         render.out(f"  context: {text}")
     _list("printed", explained.printed)
