@@ -232,3 +232,11 @@ def test_a_signal_whose_program_is_missing_is_named(command):
     body = policy("opencode.p", decision("deny", when='input.signals.s == "x"'), signals=["s"])
     project({"p": body}, rulebook=f'signals: {{s: "{command}"}}')
     assert "(signal_cannot_run)" in command_line.ok("policy", "validate").out
+
+
+def test_a_modify_of_an_unknown_event_is_not_called_too_late():
+    body = 'modify contains {"rule_id": "M", "reason": "m", "updated_input": {"command": "true"}}\n'
+    assert "too_late" in said(body, events=["PostToolUse"])
+    misspelled = said(body, events=["PreToolUs"])
+    assert "too_late" not in misspelled
+    assert "no agent sends PreToolUs, so no event is decided because of it" in misspelled
