@@ -99,6 +99,7 @@ def test_what_an_agent_starts_decides_nothing(command):
     [(code, _, err)] = as_agent(command)
     assert code != 0
     assert REFUSED in err
+    assert "it asked for a decision with `anyplug eval`, and counts as an agent until it ends" in err
     assert "run it in your own terminal" in err
 
 

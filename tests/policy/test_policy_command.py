@@ -108,6 +108,16 @@ def test_examples_that_cannot_be_read_are_a_fault(text):
     assert "p.test.yml" in command_line.fails(1, "policy", "test").err
 
 
+def test_all_faulty_examples_are_named_with_their_lines():
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    text = "# mine\n- event: {}\n  decision: no\n- {event: {}, decision: deny}\n- event: {}\n  decison: deny\n"
+    plugin_folders.write(".cupcake/p.test.yml", text)
+    said = command_line.fails(1, "policy", "test").err
+    assert "p.test.yml:2: example 1: decision must be one of allow, " in said
+    assert "p.test.yml:5: example 3: `decison` is unknown here; did you mean `decision`?" in said
+    assert "updated_input" in said
+
+
 def test_explain_says_what_eval_says_of_an_event_that_lacks_something():
     project({"p": policy("opencode.p", NO_VERIFY)})
     done = command_line.ok("policy", "explain", EVENT)
@@ -196,3 +206,116 @@ def test_replay_lists_what_a_candidate_would_decide_otherwise(tmp_path):
     assert [one["after"] for one in changes] == ["ask", "ask"]
     broken = plugin_folders.write(os.path.abspath("candidate/r.rego"), "package")
     assert "r.rego:1" in command_line.fails(1, "policy", "replay", broken).err
+
+
+USES = """
+import data.cupcake.helpers.acme
+deny contains {"rule_id": "H", "reason": "by the helper", "severity": "HIGH"} if acme.is_bad
+"""
+HELPER = """package cupcake.helpers.acme
+import rego.v1
+is_bad if contains(input.tool_input.command, "publish")
+"""
+
+
+def _with_helper(helper: str = HELPER, rulebook: str = "builtins: {git_block_no_verify: {enabled: true}}", **more):
+    more.setdefault("trust", False)
+    return project(
+        {"p": policy("opencode.p", USES, tools=["Bash"])}, rulebook=rulebook, **{"helpers/acme.rego": helper}, **more
+    )
+
+
+def _replayed(*arguments: str) -> list[tuple[str, str, str]]:
+    changes = command_line.ok("policy", "replay", *arguments, "--json").json["changes"]
+    return [(one["about"], one["before"], one["after"]) for one in changes]
+
+
+def test_replay_tries_changed_helpers_and_rulebooks():
+    _with_helper(trust=True)
+    for command in ("npm publish", "git commit --no-verify -m publish", "ls"):
+        command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+    assert _replayed(".cupcake") == _replayed(".cupcake/policies/opencode/p.rego") == []
+    assert "it is the same as what you accepted" in command_line.ok("policy", "replay", ".cupcake").err
+    weaker = HELPER.replace("publish", "nothing")
+    lost = ("npm publish", "deny", "allow")
+    assert lost in _replayed(plugin_folders.write(os.path.abspath("candidate/acme.rego"), weaker))
+    _with_helper(weaker)
+    for given in (".cupcake", ".", ".cupcake/helpers/acme.rego", ".cupcake/policies/opencode/p.rego"):
+        assert lost in _replayed(given)
+    assert "helpers/acme.rego" in command_line.ok("policy", "replay", ".cupcake").err
+    _with_helper(rulebook="builtins: {}")
+    assert _replayed(".cupcake")[0][1:] == ("deny", "deny")
+    assert "rulebook.yml" in command_line.ok("policy", "replay", ".cupcake/policies/opencode/p.rego").err
+    _with_helper()
+    other = _with_helper(weaker, folder="other")
+    assert _replayed(other)[0] == lost
+
+
+def test_replay_refuses_a_file_that_no_policy_would_use():
+    _with_helper(trust=True)
+    stray = plugin_folders.write(os.path.abspath("stray.rego"), "package acme.rules\nimport rego.v1\nx := 1\n")
+    for given in (stray, ".cupcake/rulebook.yml"):
+        assert "anyplug policy replay FOLDER" in command_line.fails(2, "policy", "replay", given).err
+
+
+def test_examples_of_another_project_are_tried_on_its_own_policies(tmp_path, monkeypatch):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    other = project({"p": policy("claude.p", decision("ask"))}, folder="other", harness="claude")
+    event = {"tool_name": "Bash", "tool_input": {"command": "git commit --no-verify"}}
+    path = os.path.join(other, ".cupcake/policies/claude/p.test.json")
+    plugin_folders.write(path, json.dumps([{"event": event, "decision": "ask"}]))
+    for given in (other, os.path.join(other, ".cupcake/policies"), path):
+        assert "1 of 1" in command_line.ok("policy", "test", given).out
+    monkeypatch.chdir(tmp_path)
+    assert "1 of 1" in command_line.ok("policy", "test", other).out
+
+
+def test_strict_validation_fails_on_warnings():
+    command_line.ok("policy", "init")
+    command_line.ok("policy", "validate", "--strict")
+    project({"p": policy("opencode.p", NO_VERIFY, tools=["bash"])}, evaluate=None)
+    command_line.ok("policy", "validate")
+    assert "1 warning" in command_line.run("policy", "validate", "--strict").err
+    assert command_line.run("policy", "validate", "--strict", "--json").code == 1
+
+
+def test_examples_give_signals_only_to_policies_that_require_them():
+    body = decision("deny", when='input.signals.freeze == "on"')
+    rulebook = "signals: {freeze: echo on}"
+    example = "- {event: {tool: bash}, signals: {freeze: on}, decision: deny}\n"
+    project({"p": policy("opencode.p", body)}, rulebook=rulebook, **{"p.test.yml": example})
+    assert "no policy has the signal `freeze` in required_signals" in command_line.run("policy", "test").out
+    event = json.dumps(bash("ls"))
+    done = command_line.ok("policy", "explain", event, "--signals", '{"freeze": "on"}')
+    assert done.out.startswith("allow")
+    assert "required_signals" in done.err
+    project({"p": policy("opencode.p", body, signals=["freeze"])}, rulebook=rulebook)
+    command_line.ok("policy", "test")
+    plugin_folders.write(".cupcake/p.test.yml", example.replace("freeze", "freez"))
+    assert "no signal `freez`; did you mean `freeze`?" in command_line.run("policy", "test").out
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"tool": "bash", "command": "git commit --no-verify"}, "`command` belongs in `args`"),
+        ({"tool": "bash", "arg": {"command": "x"}}, "events have no `arg`; did you mean `args`?"),
+        ({"tool": "bash", "tool_input": {"command": "x"}}, "write `args` instead of `tool_input`"),
+    ],
+)
+def test_a_misplaced_key_of_an_event_is_named(event, said):
+    project({"p": policy("opencode.p", NO_VERIFY)})
+    assert said in command_line.ok("policy", "explain", json.dumps(event)).err
+    plugin_folders.write(".cupcake/p.test.json", json.dumps([{"event": event, "decision": "allow"}]))
+    assert said in command_line.run("policy", "test").out
+
+
+def test_changed_arguments_are_shown_and_can_be_expected():
+    body = 'modify contains {"rule_id": "M", "reason": "m", "severity": "LOW", "updated_input": {"command": "true"}}\n'
+    project({"p": policy("opencode.p", body)})
+    assert 'changed arguments: {"command":"true"}' in command_line.ok("policy", "explain", json.dumps(bash("ls"))).out
+    example = {"event": {"tool": "bash", "args": {"command": "ls"}}, "decision": "modify"}
+    for command in ("true", "false"):
+        given = json.dumps([{**example, "updated_input": {"command": command}}])
+        plugin_folders.write(".cupcake/p.test.json", given)
+        assert command_line.run("policy", "test").code == (command != "true")

@@ -79,7 +79,8 @@ def reason_against(
         return "an agent bound by policies is running in other namespaces, and may have started this"
     agent = next((one for one in _ancestors(pid) if process_identity.of(one) in known), 0)
     if agent:
-        return f"an agent bound by policies started this (process {agent})"
+        why = "it asked for a decision with `anyplug eval`, and counts as an agent until it ends"
+        return f"an agent bound by policies started this (process {agent}: {why})"
     alive = min(known).partition(":")[0]
     if mark := _mark(environment):
         return f"an agent bound by policies started this ({mark} is set, and process {alive} is such an agent)"

@@ -59,7 +59,7 @@ deny contains each if {{ each := object.union({{"reason": "r"}}, {FINE}) }}
 
 
 def test_a_slip_in_the_routing_is_named():
-    assert "`bash` as `Bash`, so this is never evaluated" in said(tools=["bash"])
+    assert "`bash` as `Bash`, so no event is decided because of it" in said(tools=["bash"])
     text = policy("opencode.p", NO_VERIFY, tools=["Bash"]).replace("required_tools", "required_tool")
     plugin_folders.write(".cupcake/policies/opencode/p.rego", text)
     done = command_line.ok("policy", "validate").out
@@ -232,3 +232,11 @@ def test_a_signal_whose_program_is_missing_is_named(command):
     body = policy("opencode.p", decision("deny", when='input.signals.s == "x"'), signals=["s"])
     project({"p": body}, rulebook=f'signals: {{s: "{command}"}}')
     assert "(signal_cannot_run)" in command_line.ok("policy", "validate").out
+
+
+def test_a_modify_of_an_unknown_event_is_not_called_too_late():
+    body = 'modify contains {"rule_id": "M", "reason": "m", "updated_input": {"command": "true"}}\n'
+    assert "too_late" in said(body, events=["PostToolUse"])
+    misspelled = said(body, events=["PreToolUs"])
+    assert "too_late" not in misspelled
+    assert "no agent sends PreToolUs, so no event is decided because of it" in misspelled

@@ -80,6 +80,13 @@ TOLD = [
     f"rsync --rsh='{RUN}' a b:",
     f"split --filter='{RUN}' x",
     f"sort --compress-program='{RUN}' x",
+    # packages
+    f"npm exec -c '{RUN}'",
+    f"npm x -c '{RUN}'",
+    f"npm exec --package=x -yc '{RUN}'",
+    f"npx -c '{RUN}'",
+    f"npx --call='{RUN}'",
+    f"pnpm dlx -c '{RUN}'",
     # editors and their like
     f"vim -c '!{RUN}' x",
     f"vim -c ':!{RUN}' x",

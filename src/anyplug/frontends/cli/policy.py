@@ -27,7 +27,7 @@ actions:
   inspect          list the policies and the events that each decides on
   test [FILE]      run the examples beside the policies
   explain EVENT    decide on an event (a file, JSON, or - for stdin) and show which rules decided, and why
-  replay FILE      decide on recorded calls with this policy, and list what would change
+  replay FILE      decide on recorded calls with this policy, helper or whole .cupcake, and list what would change
   trust [FOLDER]   show what policies run and what changed in them, and accept it (--global: your own)"""
 
 
@@ -55,6 +55,7 @@ def _policy(parser: Parser) -> Command:
         help="with init and trust: your own policies, for all projects",
     )
     parser.add_argument("--signals", metavar="JSON", help="with explain: the answers of signals, as an object")
+    parser.add_argument("--strict", action="store_true", help="with validate: warnings fail too, for use in CI")
     parser.add_argument("--yes", action="store_true", help="with trust: accept without asking")
     parser.add_argument("--revoke", action="store_true", help="with trust: no longer run the project's commands")
     parser.add_argument(
@@ -133,11 +134,12 @@ def _own_root(session: Session, harness: str) -> str:
 def _validate(session: Session) -> int:
     checked = _checked(session)
     remarks, places = checked.remarks, _counted(checked)
+    is_failed = not checked.is_valid or (session.options.strict and bool(remarks))
     if session.options.json:
         session.print_json(
             {"valid": checked.is_valid, "policies": len(checked.held), "places": places, "remarks": remarks}
         )
-        return 0 if checked.is_valid else FAILED
+        return FAILED if is_failed else 0
     for remark in remarks:
         render.out(str(remark))
     if checked.is_valid:
@@ -145,7 +147,9 @@ def _validate(session: Session) -> int:
         render.out(f"{count} {'policy is' if count == 1 else 'policies are'} valid.")
         for place in places:
             render.out(f"  {place['policies']} for {place['harness']}, in {place['place']}")
-    return 0 if checked.is_valid else FAILED
+        if is_failed:
+            session.note(f"{render.count(len(remarks), 'warning')}, which --strict does not allow")
+    return FAILED if is_failed else 0
 
 
 def _counted(checked: "Checked") -> list[dict[str, Any]]:

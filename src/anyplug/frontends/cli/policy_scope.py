@@ -23,14 +23,17 @@ VALIDATE = "`anyplug policy validate` lists the problems"
 class Place:
     """A project's `.cupcake`, which may be missing if the user has policies for all projects."""
 
-    def __init__(self, session: Session) -> None:
-        """Find it. Raises ConfigError if there are no policies at all."""
+    def __init__(self, session: Session, about: str = "") -> None:
+        """Find it, around the file or folder that a command is `about`. Raises ConfigError if there are no policies."""
         given = session.options
         self._harness = given.harness or ""
         self._home = session.catalog.home.path
         self._options = Options(global_config=given.global_config)
         self.engine = Engine(self._home, self_protection=session.catalog.settings.policy.self_protection)
-        found = policy_files.of_policy_dir(given.policy_dir) if given.policy_dir else find(os.getcwd())
+        if given.policy_dir:
+            found: str | None = policy_files.of_policy_dir(given.policy_dir)
+        else:
+            found = (_around(about) if about else None) or find(os.getcwd())
         self.root = found or os.path.join(os.getcwd(), FOLDER)
         try:
             self.own = {name: validate.own(self.engine, name, self._options) for name in HARNESSES}
@@ -71,6 +74,26 @@ class Place:
         """Return a trial of what is in force, here or elsewhere. Raises RegoErrors."""
         return of_place(self.engine, root or self.root, harness, self._options)
 
+    def accepted(self, harness: str) -> Source:
+        """Return the project's policies as they were accepted last, or as they are if nothing was accepted."""
+        source = policy_files.read(self.root, harness)
+        copy = accepted_copies.copy_of(self._home, self.folder)
+        is_known = accepted_copies.record_of(self._home, self.folder) is not None
+        return (accepted_copies.look(copy, source, harness).source if is_known else None) or source
+
+    def harnesses(self, *roots: str) -> list[str]:
+        """List the agents that a change of the whole place concerns: the given one, or all with policies there."""
+        found = [
+            name
+            for name in HARNESSES
+            if any(os.path.isdir(os.path.join(root, "policies", name)) for root in (self.root, *roots))
+        ]
+        return [self._harness] if self._harness else found
+
+    def trial_of(self, source: Source, harness: str) -> Trial:
+        """Return a trial of other policies of this project, along with the user's own. Raises RegoErrors."""
+        return Trial(source, harness, self.own[harness], self.engine.protected(self.root))
+
     def trial_here(self, harness: str) -> Trial:
         """Return a trial of what is in force here. Raises ConfigError."""
         try:
@@ -100,6 +123,14 @@ class Place:
             )
         except RegoErrors as error:
             raise unusable(error) from error
+
+
+def _around(path: str) -> str | None:
+    """Return the `.cupcake` that a file or folder is part of; of a folder that has one, that one."""
+    inside = os.path.abspath(path) + os.sep
+    if (at := inside.rfind(f"{os.sep}{FOLDER}{os.sep}")) >= 0:
+        return inside[: at + 1] + FOLDER
+    return find(path)
 
 
 def unusable(error: Exception) -> ConfigError:

@@ -3,26 +3,34 @@
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import msgspec
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.policy_scope import Place
 from anyplug.model.errors import FAILED, ConfigError, UsageError
+from anyplug.policy import policy_files
 from anyplug.policy.accepted_copies import TRUST
 from anyplug.policy.agent_events import HARNESSES, BadEvent, parse
 from anyplug.policy.authoring import event_replay, examples
-from anyplug.policy.authoring.trial import Explained, Trial
-from anyplug.policy.event_log import Recordings
+from anyplug.policy.authoring.event_replay import Replayed
+from anyplug.policy.authoring.trial import Explained, Trial, misplaced
+from anyplug.policy.event_log import Recorded, Recordings
 from anyplug.rego import RegoErrors
 
+WHOLE = "`anyplug policy replay FOLDER` takes a whole .cupcake, with its helpers and rulebook"
 GIVE_EVENT = "pass a file, JSON, or - to read it from stdin"
+
+Events = Callable[[], Iterable[Recorded]]
 
 
 def test(session: Session) -> int:
     """Run examples: the project's, the user's if there is no project, or those in the named file or folder."""
-    place, given = Place(session), session.options.what
+    given = session.options.what
+    place = Place(session, given or "")
     files = _examples(place, given)
     if not files:
         where = given or (place.root if place.is_there else "your own policies")
@@ -35,7 +43,10 @@ def test(session: Session) -> int:
         try:
             found = examples.read(path, shown)
         except examples.BadExamples as error:
-            raise ConfigError(str(error), "`docs/how-to/policies.md` shows how to write examples") from error
+            raise ConfigError(
+                str(error),
+                f"an example has {', '.join(examples.KEYS[:2])}, and may have {', '.join(examples.KEYS[2:])}",
+            ) from error
         for example in found:
             harness = example.harness or place.harness(path)
             if harness not in HARNESSES:
@@ -103,7 +114,7 @@ def explain(session: Session) -> int:
         )
         return 0
     _show(explained)
-    for line in outcome.said:
+    for line in (*outcome.said, *filter(None, (misplaced(given, trial.harness), trial.wrong_signals(signals)))):
         session.note(line)
     if now is not None and is_other:
         said = f"{now.verb}: {now.reason}" if now.reason else now.verb
@@ -123,6 +134,8 @@ def _show(explained: Explained) -> None:
     for finding in decision.findings:
         place = f"{finding.file}:{finding.row}: " if finding.file else ""
         render.out(f"  {place}{finding.verb} {finding.rule_id} ({finding.severity})")
+    if decision.updated_input is not None:
+        render.out("  " + render.line(f"changed arguments: {msgspec.json.encode(decision.updated_input).decode()}"))
     for text in decision.context:
         render.out(f"  context: {text}")
     _list("printed", explained.printed)
@@ -144,19 +157,17 @@ def replay(session: Session) -> int:
     """Decide about recorded events with a candidate, and list what would change."""
     options = session.options
     if not options.what:
-        raise UsageError("replay needs a policy", "`anyplug policy replay FILE` takes the file of a candidate")
+        raise UsageError("replay needs a policy", "`anyplug policy replay FILE|FOLDER` takes a candidate")
     try:
         since = event_replay.moment(options.since)
     except ValueError as error:
         raise UsageError(f"'{options.since}' is not a duration", "write 30m, 12h, 7d or 2w") from error
-    text, path = _text_of(options.what), os.path.abspath(options.what)
-    place = Place(session)
-    harness = place.harness(path)
-    now = place.trial_here(harness)
+    log = Recordings(session.catalog.home.path, 0)
     try:
-        candidate = event_replay.candidate(path, text, now)
-        recorded = Recordings(session.catalog.home.path, 0).since(since)
-        done = event_replay.replay(recorded, candidate, now, lambda root: place.trial(harness, root))
+        if os.path.isdir(options.what):
+            done, notes = _replay_folder(Place(session), options.what, lambda: log.since(since))
+        else:
+            done, notes = _replay_file(Place(session), options.what, lambda: log.since(since))
     except RegoErrors as error:
         raise ConfigError(
             f"the candidate is invalid:\n{error}", "fix the lines named above, then run it again"
@@ -170,14 +181,70 @@ def replay(session: Session) -> int:
         if change.reason:
             render.out(f"    {render.line(change.reason)}")
     render.out(f"{len(done.changes)} of {render.count(done.events, 'recorded call')} would be decided differently.")
-    where = "in all projects" if candidate.is_own else "in this project"
-    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "next to the others"
-    session.note(render.line(f"the candidate was used {stands}, for events of {harness} {where}"))
+    for note in notes:
+        session.note(render.line(note))
     if not done.events:
         session.note(
             "hint: calls are recorded where policies are in force, for `record_days` of [policy] in settings.toml"
         )
     return 0
+
+
+def _replay_folder(place: Place, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
+    """Compare all of a folder, with its helpers and rulebook, to what was accepted here. Raises RegoErrors."""
+    root = policy_files.of_policy_dir(given)
+    if not os.path.isdir(root):
+        raise UsageError(f"there is no .cupcake in or around {given}", "name the folder that has one")
+    names, found, changed = place.harnesses(root), [], dict[str, None]()
+    for harness in names:
+        old, new = place.accepted(harness), policy_files.read(root, harness, origin=place.root)
+        changed.update(dict.fromkeys(event_replay.differing(old, new)))
+        before, after = place.trial_of(old, harness), place.trial_of(new, harness)
+        found.append(event_replay.replay(recorded(), place.root, before, after))
+    said = f"{os.path.relpath(root)} was compared with the policies that you accepted last"
+    return _together(found), [f"{said}, for events of {', '.join(names)} in this project", _changed(changed)]
+
+
+def _replay_file(place: Place, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
+    """Compare the files as they are, with a policy or helper replaced, to what was accepted. Raises RegoErrors."""
+    path = os.path.abspath(given)
+    if path.endswith((".yml", ".yaml")):
+        raise UsageError(f"{given} is not a policy", WHOLE)
+    text, harness = _text_of(given), place.harness(path)
+    try:
+        candidate = event_replay.candidate(path, text, place.trial_here(harness))
+    except event_replay.NoCandidate as error:
+        raise UsageError(f"{given} cannot be replayed: {error}", WHOLE) from error
+    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "next to the others"
+    if candidate.is_own:
+        now = place.trial_here(harness)
+
+        def other(root: str) -> event_replay.Pair:
+            there = place.trial(harness, root)
+            return there, candidate.tried(there)
+
+        done = event_replay.replay(recorded(), place.root, now, candidate.tried(now), other)
+        return done, [f"the candidate was used {stands}, for events of {harness} in all projects"]
+    names = place.harnesses() if candidate.is_shared else [harness]
+    found, changed = [], dict[str, None]()
+    for name in names:
+        old, now = place.accepted(name), place.trial_here(name)
+        changed.update(dict.fromkeys(event_replay.differing(old, now.loaded.source)))
+        found.append(event_replay.replay(recorded(), place.root, place.trial_of(old, name), candidate.tried(now)))
+    said = f"the candidate was used {stands}, for events of {', '.join(names)} in this project"
+    return _together(found), [said, *([_changed(changed)] if changed else [])]
+
+
+def _changed(names: Iterable[str]) -> str:
+    listed = ", ".join(names)
+    return f"differs from what you accepted: {listed}" if listed else "it is the same as what you accepted"
+
+
+def _together(found: list[Replayed]) -> Replayed:
+    """Join the results for several agents."""
+    changes = sorted((change for one in found for change in one.changes), key=lambda change: change.at)
+    elsewhere = found[0].elsewhere - sum(one.events for one in found[1:]) if found else 0
+    return Replayed(events=sum(one.events for one in found), elsewhere=elsewhere, changes=tuple(changes))
 
 
 def _signals(given: str | None) -> dict[str, Any] | None:

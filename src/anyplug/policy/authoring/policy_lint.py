@@ -33,6 +33,7 @@ KEYS: Final = (  # of the input, in any event
 PATTERNS: Final = {  # which argument is a pattern
     "regex.match": 0, "regex.find_n": 0, "regex.find_all_string_submatch_n": 0, "regex.split": 0, "regex.replace": 1,
 }  # fmt: skip
+NOT_ASKED: Final = "no event is decided because of it: the rules only apply if another policy is asked"
 CLOSE: Final = 0.8  # similarity above which one name is probably a typo of the other
 
 LITERALS: Final[dict[type, type]] = {Array: tuple, ObjectLiteral: Object, SetLiteral: Set}
@@ -100,7 +101,7 @@ def _routing(module: Module, notes: dict[str, Any], route: Route, harness: str, 
     if harness == OURS:
         return  # whose plugins choose their tools' names
     for tool in sorted(route.tools & TOOL_NAMES.keys()):
-        message = f"policies know the tool `{tool}` as `{TOOL_NAMES[tool]}`, so this is never evaluated"
+        message = f"policies know the tool `{tool}` as `{TOOL_NAMES[tool]}`, so {NOT_ASKED}"
         yield say("warning", at, "unknown_tool", message)
     for part in parts(module):
         if part.tools and part.tools <= TOOL_NAMES.keys():
@@ -156,7 +157,8 @@ def _of_rule(rule: Rule, route: Any, say: Say) -> Iterator[Remark]:
     name, row = _name(rule), rule.at.row
     if rule.member is None:
         yield say("warning", row, "not_a_set", f"`{name}` is not a set: write `{name} contains decision if …`")
-    if name in BEFORE_ONLY and isinstance(route, Route) and "PreToolUse" not in route.events:
+    is_afterwards = isinstance(route, Route) and "PreToolUse" not in route.events
+    if name in BEFORE_ONLY and is_afterwards and not routing.unknown_events(route):
         message = f"`{name}` only has an effect before a tool runs, but this policy is evaluated afterwards"
         yield say("warning", row, "too_late", message)
     if name == CONTEXT:

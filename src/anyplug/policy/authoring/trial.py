@@ -7,15 +7,18 @@ import msgspec
 from anyplug.policy import policy_files
 from anyplug.policy.agent_events import BadEvent, Event
 from anyplug.policy.agent_events import read as read_event
+from anyplug.policy.authoring.policy_lint import ARGUMENTS, CLOSE, KEYS
 from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, build
 from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.policy_files import Source
 from anyplug.policy.policy_set import Plan
 from anyplug.policy.routing import Policy
+from anyplug.policy.rulebook import meant
 from anyplug.policy.signals import Answers
 
 USUAL_SESSION: Final = "trial"
+OF_BUILTINS: Final = "__builtin_"  # how names of builtins' own signals begin
 FINAL: Final = "your own policies refused it before, and that is final"
 
 
@@ -107,11 +110,26 @@ class Trial:
             unanswered=tuple(signal.name for _, signal in inquiry.signals if signal.name not in known),
         )
 
+    def wrong_signals(self, signals: dict[str, Any] | None) -> str:
+        """Return why an answer is of no use, since no policy would be given it; empty if each is."""
+        sets = [each for each in (self.loaded.project, self.loaded.whole) if each is not None]
+        required = {name for each in sets for policy in each.policies for name in policy.route.signals}
+        sources = [each for each in (self.loaded.source, self.loaded.whole_source) if each is not None]
+        defined = {name for each in sources for name in each.signals}
+        for name in signals or {}:
+            if name.startswith(OF_BUILTINS) or name in required:
+                continue
+            if name in defined:
+                return f"no policy has the signal `{name}` in required_signals, so it never runs"
+            return f"there is no signal `{name}`{meant(name, sorted(required | defined))}"
+        return ""
+
     def _inquiry(self, event: Event, signals: dict[str, Any] | None) -> tuple[Inquiry, Answers | None]:
         inquiry = Inquiry(event, self._kept, Options(), self.protected, None)
         if signals is None and not inquiry.signals:
             return inquiry, None
-        given = signals if isinstance(signals, dict) else {}
+        required = {signal.name for _, signal in inquiry.signals} | {name for name, _ in inquiry.unknown}
+        given = {name: value for name, value in (signals or {}).items() if name in required}
         inquiry.unknown = [(name, file) for name, file in inquiry.unknown if name not in given]
         return inquiry, Answers(given)
 
@@ -150,6 +168,17 @@ def completed(event: dict[str, Any], folder: str, harness: str) -> dict[str, Any
     elif made["hook_event_name"] in {"PreToolUse", "PostToolUse"}:
         made.setdefault("args", {})
     return made
+
+
+def misplaced(event: dict[str, Any], harness: str) -> str:
+    """Return which key of an event is probably a mistake; empty if none is."""
+    wanted, other = ("tool_input", "args") if harness == "claude" else ("args", "tool_input")
+    for key in event:
+        if wanted not in event and (key == other or key in ARGUMENTS):
+            return f"write `{wanted}` instead of `{key}`" if key == other else f"`{key}` belongs in `{wanted}`"
+        if key not in KEYS and (hint := meant(key, [name for name in KEYS if name not in event], CLOSE)):
+            return f"events have no `{key}`{hint}"
+    return ""
 
 
 def _passed_over(policy: Policy, why: str) -> Routed:

@@ -11,7 +11,7 @@ import msgspec
 from anyplug.policy import policy_files, routing
 from anyplug.policy.agent_events import ELSEWHERE, EVENTS, HARNESSES, OURS
 from anyplug.policy.authoring import policy_lint
-from anyplug.policy.authoring.policy_lint import Remark
+from anyplug.policy.authoring.policy_lint import NOT_ASKED, Remark
 from anyplug.policy.engine import NO_FILE, Engine, own_set, project_set
 from anyplug.policy.evaluation import Options
 from anyplug.policy.paths import HOME_FOLDER
@@ -114,10 +114,10 @@ def _of_source(source: Source, harness: str) -> Iterator[Remark]:
 
 def _of_route(policy: Policy, source: Source, harness: str) -> Iterator[Remark]:
     for event in routing.unknown_events(policy.route):
-        message = f"no agent sends {event}, so this is never evaluated"
+        message = f"no agent sends {event}, so {NOT_ASKED}"
         yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
     if not policy.builtin and not policy.route.events & EVENTS[harness] and not routing.unknown_events(policy.route):
-        message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so this is never evaluated"
+        message = f"{harness} sends none of {', '.join(sorted(policy.route.events))}, so {NOT_ASKED}"
         yield Remark(level="warning", file=policy.file, row=1, code="unknown_event", message=message)
     for name in policy.route.signals:
         if name in source.signals and (lacks := _missing(source.signals[name].command, source.project)):

@@ -27,7 +27,9 @@ MAKERS: Final = frozenset({"make", "gmake", "just"})
 SHELLED: Final = frozenset(
     {"sqlite3", "psql", "mysql", "mariadb", "gdb", "lldb", "lftp", "ftp", "less", "man", "duckdb"}
 )
-SHORT_OPTIONS: Final = {"tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", "git": "xOu"}  # that take a command
+SHORT_OPTIONS: Final = {  # that take a command
+    "tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", "git": "xOu", "npm": "c", "npx": "c", "pnpm": "c",
+}  # fmt: skip
 CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
 MOST_STRINGS: Final = 64  # of one program
 MOST_BEFORE: Final = 12  # words before a program that another one runs
