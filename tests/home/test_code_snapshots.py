@@ -12,7 +12,7 @@ import plugin_folders
 import sandbox_script
 import swap_script
 from anyplug.call.consent import Attachment
-from anyplug.home import code_snapshots, digest
+from anyplug.home import code_snapshots, digest, untrusted_files
 from anyplug.home.code_snapshots import Changed, Snapshots
 from anyplug.model.errors import CallError
 from sandbox_script import USERS
@@ -81,14 +81,33 @@ def test_a_snapshot_has_the_files_with_their_times_links_and_execute_bits(store,
     assert kept(store, folder) == files
 
 
-def test_a_link_to_code_elsewhere_becomes_a_copy(store, folder, tmp_path):
-    plugin_folders.write(str(tmp_path / "shared" / "code.py"), "shared\n")
+def test_a_link_that_leads_outside_stays_a_link(store, folder, tmp_path):
+    plugin_folders.write(str(tmp_path / "shared" / "below" / "code.py"), "shared\n")
     (folder / "shared").symlink_to(tmp_path / "shared")
-    (folder / "one.py").symlink_to(tmp_path / "shared" / "code.py")
+    (folder / "lib" / "one.py").symlink_to("../../shared/below/code.py")
     files = kept(store, folder)
-    plugin_folders.write(str(tmp_path / "shared" / "code.py"), "another\n")
-    for name in ("shared/code.py", "one.py"):
-        assert text(f"{files}/{name}") == "shared\n"
+    assert os.readlink(f"{files}/shared") == str(tmp_path / "shared")
+    assert os.readlink(f"{files}/lib/one.py") == "../../shared/below/code.py"
+    assert [name for name in untrusted_files.files(files) if name.startswith("shared/")] == []
+    plugin_folders.write(str(tmp_path / "shared" / "below" / "code.py"), "another\n")
+    assert kept(store, folder) != files  # it counts for the digest all the same
+
+
+def test_a_link_to_data_that_does_not_count_becomes_a_copy(store, folder):
+    (folder / "lib" / "rows.py").symlink_to("table.csv")
+    reading = read(folder, every_file=False)
+    held = store.hold(str(folder), reading)
+    held.release()
+    assert not os.path.islink(f"{held.files}/lib/rows.py")
+    assert text(f"{held.files}/lib/rows.py") == "a,b\n"
+
+
+def test_a_snapshot_of_an_earlier_version_is_made_again(store, folder):
+    files = kept(store, folder)
+    os.rename(f"{os.path.dirname(files)}/entries", f"{os.path.dirname(files)}/index")
+    plugin_folders.write(f"{files}/a-copied-key", "key")
+    assert kept(Snapshots(os.path.dirname(store.folder)), folder) == files
+    assert not os.path.exists(f"{files}/a-copied-key")
 
 
 def test_a_plugin_that_writes_beside_its_code_has_only_its_code_kept(store, folder):
@@ -194,6 +213,46 @@ async def test_a_plugin_finds_itself_where_it_is_installed(host, root, cyclop):
         plugin_folders.write(f"{path}/new.json", "2")
         os.replace(f"{path}/new.json", f"{path}/config.json")
         assert json.loads((await h.call("looks")).text)["config"] == "2"
+
+
+LINKED = ["a/key", "key.py", "d.py", "shared/part.py"]
+READS = plugin_folders.python(
+    "def read(path):\n"
+    "    try:\n        return open(os.path.join(os.path.dirname(os.path.abspath(__file__)), path)).read()\n"
+    "    except OSError:\n        return ''\n"
+    f"print(json.dumps({{'result': ''.join(map(read, {LINKED} + ['../' + name for name in {LINKED}]))}}))"
+)
+READS_IN_JS = (
+    f"() => {LINKED}.map(name => {{ try {{ return require('fs').readFileSync(__dirname + '/' + name, 'utf8'); }}"
+    " catch { return ''; } }).join('')"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("links-as-granted")
+@pytest.mark.parametrize("format", ["cyclop", "stavrobot", "workbench"])
+async def test_what_links_in_a_plugin_lead_to_is_read_only_as_far_as_it_is_granted(format, host, root, home):
+    plugin_folders.write(os.path.expanduser("~/.ssh/key"), "a key")
+    plugin_folders.write(f"{home}/secrets.json", "a secret")
+    plugin_folders.write(os.path.expanduser("~/shared/part.py"), "a part")
+    path = getattr(plugin_folders, format)(root, "reads", READS_IN_JS if format == "workbench" else READS)
+    os.symlink(os.path.expanduser("~/.ssh"), f"{path}/a")
+    os.symlink(os.path.expanduser("~/.ssh/key"), f"{path}/key.py")
+    os.symlink(os.path.relpath(f"{home}/secrets.json", path), f"{path}/d.py")
+    os.symlink(os.path.expanduser("~/shared"), f"{path}/shared")
+    tool, given = ("reads", {}) if format == "cyclop" else ("reads.act", {"text": ""})
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("reads").plugin
+        await h.approve(plugin, granted=())
+        result = await h.call(tool, given, attachment=Attachment("tests", yes=True))
+        assert (result.is_error, "a " in result.text) == (False, False), result.text
+        await h.approve(plugin, granted=("filesystem:read:~/shared",))
+        result = await h.call(tool, given, attachment=Attachment("tests", yes=True))
+        assert "a part" in result.text
+        assert "a key" not in result.text
+        assert "a secret" not in result.text
+    copies = [f"{below}/{name}" for below, _, names in os.walk(f"{home}/snapshots") for name in names]
+    assert not any(text(copy) in {"a key", "a secret", "a part"} for copy in copies if not os.path.islink(copy))
 
 
 WRITES = (

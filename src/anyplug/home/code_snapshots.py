@@ -1,7 +1,7 @@
 """Snapshots: read-only copies of plugins' code, one for each digest, from which plugins run.
 
     <home>/snapshots/DIGEST[+config]/files/...    what runs
-    <home>/snapshots/DIGEST[+config]/index        each entry with its hash, which together make up the digest
+    <home>/snapshots/DIGEST[+config]/entries      each entry with its hash, which together make up the digest
     <home>/snapshots/.work/...                    overlay work folders while a sandbox runs
 
 A snapshot is copied and hashed in one read to a temporary name, and renamed into place if the hash is right. So it
@@ -26,7 +26,8 @@ from anyplug.home.location import make_private
 from anyplug.home.untrusted_files import Budget, HeldFolder
 from anyplug.model.untrusted_text import for_people
 
-FILES, INDEX, WORK, EMPTY = "files", "index", ".work", "empty"
+FILES, WORK, EMPTY = "files", ".work", "empty"
+INDEX = "entries"  # it was `index` in versions that copied what links outside lead to: their snapshots are made again
 WITH_CONFIG = "+config"  # with a place for the user's configuration values
 STAGED = ".staged-"
 CHANCE = 8  # random bytes in a temporary name
@@ -38,9 +39,6 @@ READ_ONLY, RUNNABLE, WRITABLE = (
 )  # the last for data, which a plugin may replace with its own version
 ABANDONED_S = 3600.0  # a copy started this long ago will not be finished
 UNUSED_S = 24 * 3600.0  # a snapshot that no approval names is removed after this long without use
-# Links to these stay links: an interpreter finds its libraries by its own location.
-INTERPRETERS = ("python", "pypy", "node", "ruby", "perl", "deno", "bun")
-SYSTEM = ("/usr/", "/bin/", "/lib", "/opt/", "/nix/", "/snap/")
 
 
 class Changed(Exception):
@@ -228,14 +226,15 @@ class Snapshots:
 def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str) -> Iterator[Entry]:
     """Copy what counts, and everything in folders that are copied whole; yield an entry for each.
 
-    A link to a folder elsewhere becomes a folder, unless the snapshot is mounted over the real folder, which has the
-    link.
+    What a link outside leads to is only hashed, and the link stays a link: the host may read more than the plugin, and
+    whether the plugin may follow it is for its sandbox to decide.
     """
     folders = {stamp[0][1:] for stamp in reading.folders}
     counted = {stamp[0] for stamp, sha in zip(reading.stamps, reading.hashes, strict=True) if sha}
-    linked = tuple(f"{name}/" for name in folders if whole is not None and os.path.islink(os.path.join(root, name)))
+    linked = tuple(f"{name}/" for name in folders if name and os.path.islink(os.path.join(root, name)))
     for folder in sorted(folders) if whole is None else ():
-        os.makedirs(os.path.join(to, folder), exist_ok=True)
+        if not f"{folder}/".startswith(linked):
+            os.makedirs(os.path.join(to, folder), exist_ok=True)
     budget = digest.whole_budget()
     with untrusted_files.hold(root) as held:
         for stamp, sha in zip(reading.stamps, reading.hashes, strict=True):
@@ -243,9 +242,9 @@ def _copied(root: str, reading: Reading, whole: tuple[str, ...] | None, to: str)
             if not sha and not any(path.startswith(f"{folder}/") for folder in whole or ()):
                 continue
             budget.entry(path)
-            at = "" if path.startswith(linked) or (whole is None and path in folders) else os.path.join(to, path)
+            at = "" if path.startswith(linked) else os.path.join(to, path)
             if sha:
-                entry = _copied_entry(os.path.join(root, path), at, stamp, root, counted, budget)
+                entry = _copied_entry(held, os.path.join(root, path), at, stamp, counted, budget)
                 if entry.sha != sha:
                     raise Changed(f"{for_people(path)} changed")
                 yield entry
@@ -271,19 +270,20 @@ def _copied_data(held: HeldFolder, at: str, stamp: Stamp, budget: Budget) -> Ent
     return Entry(path, mode, total.hexdigest(), counts=False)
 
 
-def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[str], budget: Budget) -> Entry:
+def _copied_entry(held: HeldFolder, source: str, at: str, stamp: Stamp, counted: set[str], budget: Budget) -> Entry:
     """Copy one file or link to `at`, or only hash it if that is empty."""
     path, mode, link = stamp[0], stamp[1], _link(source)
     if at:
         os.makedirs(os.path.dirname(at), exist_ok=True)
-    is_link = bool(link) and (not stat.S_ISREG(mode) or _stays_link(os.path.realpath(source), root, counted))
+    inside = _uncounted_target(source, held.path, counted) if link and stat.S_ISREG(mode) else ""
+    is_link = bool(link) and not inside
     if is_link and at:
         os.symlink(link, at)
     is_kept = is_link and bool(at)
     if not stat.S_ISREG(mode):
         sha = hashlib.sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
     else:
-        copied = _copy(source, "" if is_link else at, path, link, budget)
+        copied = _copy(held, source, inside, "" if is_link else at, path, link, budget)
         sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # neither we nor the plugin may read it
         if copied and at and not is_link:
             is_kept = True
@@ -292,14 +292,18 @@ def _copied_entry(source: str, at: str, stamp: Stamp, root: str, counted: set[st
     return Entry(path, mode, sha, counts=True, link=link, is_kept=is_kept)
 
 
-def _copy(source: str, at: str, path: str, link: str, budget: Budget) -> str | None:
+def _copy(held: HeldFolder, source: str, inside: str, at: str, path: str, link: str, budget: Budget) -> str | None:
     """Copy a file, or only read it; return its hash as in the digest, computed from the same bytes.
 
-    None: not readable.
+    What is copied from behind a link is opened by its place `inside` the plugin, without following links. None: not
+    readable.
     """
     total = hashlib.sha256(_bytes(link))
     try:
-        fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if link else os.O_NOFOLLOW))
+        if inside:
+            fd = held.open(inside)
+        else:
+            fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if link else os.O_NOFOLLOW))
     except PermissionError:
         return None
     except OSError as error:
@@ -361,11 +365,11 @@ def _is_as_noted(at: str, entry: Entry) -> bool:
     return total.hexdigest() == entry.sha
 
 
-def _stays_link(real: str, root: str, counted: set[str]) -> bool:
-    """Return whether a link to a file stays a link in a snapshot; otherwise it becomes a copy of its target."""
-    if real.startswith(root + "/"):
-        return real[len(root) + 1 :] in counted
-    return real.startswith(SYSTEM) or os.path.basename(real).startswith(INTERPRETERS)
+def _uncounted_target(link: str, root: str, counted: set[str]) -> str:
+    """Return a link's target in the plugin, relative to it, if the snapshot would not have it otherwise; else empty."""
+    real, root = os.path.realpath(link), os.path.realpath(root)
+    inside = real.removeprefix(root + "/")
+    return inside if inside != real and inside not in counted else ""
 
 
 def _keep_times(folder: str, root: str) -> None:
