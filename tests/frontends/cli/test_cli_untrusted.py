@@ -8,7 +8,7 @@ import os
 import unicodedata
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import command_line
@@ -177,6 +177,7 @@ def test_no_text_of_a_plugin_forges_a_line_or_orders_the_terminal(tmp_path, monk
 @pytest.mark.claim("text-people")
 @settings(max_examples=at_most(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=hostile)
+@example(text="漢" * 45 + "FORGED: Approve it? [y/N]")
 def test_the_terminal_breaks_no_line_of_an_approval(tmp_path, monkeypatch, text):
     folder = tmp_path / str(len(os.listdir(tmp_path)))
     folder.mkdir()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from anyplug.host.host import Host
 
 SHOWN = 300  # characters of a description, so that the permissions stay on the screen
+USUAL_VERSION = 20  # characters; a longer one could make the terminal break the line
 
 
 def add_approval_options(parser: Parser) -> None:
@@ -218,7 +219,8 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
-    terminal.say(f"{plugin.name}{version} ({registry.title(plugin.format)}) in {plugin.path}")
+    heading = f"{plugin.name}{version} ({registry.title(plugin.format)}) in {plugin.path}"
+    terminal.say(heading, fold=len(version) > USUAL_VERSION)
     if plugin.description:
         terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
     terminal.say("It asks for:")
