@@ -156,7 +156,7 @@ emit("ready")
 for frame in heard(): pass
 """
     async with host(zot("vast", script)) as h:
-        await until(lambda: h.peers.up and h.peers.up[0].has_said_all)
+        await until(lambda: h.peers.up and h.peers.up[0].has_said_all and len(h.problems) == 3)
         assert len(h.tools) == 8
         assert len(h.peers.up[0].events) == 1_000
         assert h.peers.up[0].intercepts == {"tool_call"}
