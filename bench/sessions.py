@@ -204,7 +204,7 @@ def _write_with_sdk(root: str) -> str:
     program = write(root, "echo", "")
     with open(program, "w", encoding="utf-8") as file:
         file.write(WITH_SDK.format(python=sys.executable, name="echo"))
-    shutil.copy(sdk.__file__, os.path.dirname(program))
+    shutil.copy(sdk.__file__, os.path.join(os.path.dirname(program), "ext.py"))
     return program
 
 
@@ -273,7 +273,15 @@ class Bare:
         return await future
 
     def _read(self) -> None:
-        *lines, self._rest = (self._rest + os.read(self._stdout, CHUNK)).split(b"\n")
+        chunk = os.read(self._stdout, CHUNK)
+        if not chunk:
+            self._loop.remove_reader(self._stdout)
+            ended = RuntimeError(f"the program ended: {self._process.args}")
+            for future in (self._ready, *self._waiting.values()):
+                if not future.done():
+                    future.set_exception(ended)
+            return
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             frame = msgspec.json.decode(line)
             if frame["type"] == "tool_result":
