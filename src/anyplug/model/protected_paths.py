@@ -8,6 +8,7 @@ case-insensitively, except after a `=`. `anywhere` patterns apply in every folde
 the folder in which the host runs, and `user` patterns in the user's home folder.
 """
 
+import functools
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -248,8 +249,15 @@ class Places(NamedTuple):
 
 def places(user: str, project: str, also: Iterable[str] = ()) -> Places:
     """Resolve the table; `also` are further paths to protect, such as plugin roots and the folders of PATH."""
-    bases = {"user": user.rstrip("/"), "project": project.rstrip("/")}
-    found: dict[Effect, list[str]] = {"hidden": [], "read-only": [*also]}
+    known = _resolved(user.rstrip("/"), project.rstrip("/"))
+    return known._replace(read_only=tuple(dict.fromkeys((*also, *known.read_only))))
+
+
+@functools.lru_cache(maxsize=8)
+def _resolved(user: str, project: str) -> Places:
+    """Resolve the table once for all plugins: each holds some 600 paths for as long as it runs."""
+    bases = {"user": user, "project": project}
+    found: dict[Effect, list[str]] = {"hidden": [], "read-only": []}
     for entry in TABLE:
         if entry.where == "anywhere":
             found[entry.effect] += entry.patterns
