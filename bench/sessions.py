@@ -276,7 +276,7 @@ class Bare:
         chunk = os.read(self._stdout, CHUNK)
         if not chunk:
             self._loop.remove_reader(self._stdout)
-            ended = RuntimeError(f"the program ended: {self._process.args}")
+            ended = RuntimeError(f"the program ended: {self._process.args!r}")
             for future in (self._ready, *self._waiting.values()):
                 if not future.done():
                     future.set_exception(ended)
