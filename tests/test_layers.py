@@ -28,6 +28,7 @@ LAYERS = (
 )
 RANKS = {name: rank for rank, words in enumerate(LAYERS) for name in words.split()}
 ROLES = {"__init__", "format", "peer"}  # names that mean the same in every folder that has one
+pytestmark = pytest.mark.xdist_group("source")  # one worker parses all modules
 EXEMPT = {PACKAGE}  # its names are imported on first use, for those who use the library
 
 

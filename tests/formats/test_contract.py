@@ -128,6 +128,7 @@ def test_the_digest_knows_the_manifests_of_our_formats():
     assert registry.BY_NAME["zot"].MANIFEST == digest.SWITCHED
 
 
+@pytest.mark.xdist_group("source")  # which has parsed them
 def test_only_the_registry_knows_single_formats():
     formats = {format.NAME for format in ALL}
     found = set()

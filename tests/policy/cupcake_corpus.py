@@ -8,6 +8,7 @@ helpers that they import into FOLDER, unchanged, with an `origin.json` that says
     python tests/policy/cupcake_corpus.py FOLDER path/to/opa
 """
 
+import functools
 import hashlib
 import json
 import subprocess
@@ -100,6 +101,7 @@ def events() -> Iterator[dict[str, Any]]:
         yield _event("MultiEdit", edits=[{"file_path": "a.py"}, {"file_path": target}])
 
 
+@functools.cache
 def documents() -> list[dict[str, Any]]:
     """Give the events as policies see them."""
     config = builtins.enable(ENABLED).config

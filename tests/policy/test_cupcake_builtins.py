@@ -51,6 +51,7 @@ def test_the_verdicts_are_about_these_events():
 
 
 @pytest.mark.claim("no-weaker-than-cupcake")
+@pytest.mark.xdist_group("cupcake-corpus")  # one worker reads all events
 @pytest.mark.parametrize("name", corpus.BUILTINS)
 def test_no_event_is_decided_more_weakly_than_by_the_original(name):
     theirs = json.loads(corpus.VERDICTS.read_text())[name]
