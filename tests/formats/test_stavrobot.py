@@ -813,3 +813,52 @@ async def test_dependencies_that_cannot_be_resolved_say_why(host, stavrobot):
         result = await h.call("bundle.act")
     assert result.error.code == "unavailable"
     assert result.error.message.startswith("the dependencies of act/run could not be resolved: ")
+
+
+# Waits for a file that a program of the plugin would leave for it, and puts what it saw into the package.
+BUILD = """
+import os, time, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    left = os.path.join(os.path.dirname(os.environ["UV_CACHE_DIR"]), "left")
+    for _ in range(30):
+        if os.path.exists(left):
+            break
+        time.sleep(0.1)
+    name = "greeting-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as file:
+        file.writestr("greeting.py", f"HELLO = {os.path.exists(left)}")
+        file.writestr("greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: greeting\\nVersion: 1.0\\n")
+        file.writestr("greeting-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        file.writestr("greeting-1.0.dist-info/RECORD", "")
+    return name
+"""
+LEAVE = """#!/usr/bin/env python3
+import os
+open(os.path.join(os.path.dirname(os.environ["UV_CACHE_DIR"]), "left"), "w").close()
+"""
+
+
+@pytest.mark.claim("resolver-alone")
+@pytest.mark.anyio
+async def test_no_program_of_a_plugin_runs_while_its_dependencies_are_built(host, stavrobot):
+    folder = stavrobot(tools={"act": "", "leave": LEAVE})
+    script = DEPENDENT.format(uv="uv run --script", wheel=f"{folder}/greeting")
+    plugin_folders.write(f"{folder}/act/run", script, 0o755)
+    plugin_folders.write(f"{folder}/greeting/build.py", BUILD)
+    project = '[build-system]\nrequires = []\nbuild-backend = "build"\nbackend-path = ["."]\n'
+    about = '[project]\nname = "greeting"\nversion = "1.0"\n'
+    plugin_folders.write(f"{folder}/greeting/pyproject.toml", project + about)
+    told = anyio.Event()
+    seen = []
+    async with host(folder, tell=lambda _: told.set()) as h, anyio.create_task_group() as tasks:
+
+        async def call(tool):
+            seen.append((tool, await h.call(tool)))
+
+        tasks.start_soon(call, "bundle.act")
+        await told.wait()
+        tasks.start_soon(call, "bundle.leave")
+    results = dict(seen)
+    assert not results["bundle.leave"].is_error, results
+    assert results["bundle.act"].text == "False\n", results

@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
@@ -13,6 +14,7 @@ import msgspec
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
+from anyplug.formats.shared import scripts
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
@@ -281,16 +283,17 @@ class Provisions:
         """
         for folder in program.folders:
             run_files.make_folder(folder)
-        room = await self._confinement.enter(plugin, standing, program.purpose)
-        try:
-            inside = self._inside(room, plugin, program.env)
-            if inside is not program.env:
-                program = msgspec.structs.replace(program, env=inside)
-            if program.private_tmp:
-                return await self._run_in_tmp(plugin, program, room)
-            return self._logged(plugin, program, await self._runner(program, room.spawn))
-        finally:
-            self._confinement.leave(room)
+        async with scripts.turn(program.shares, shared=True) if program.shares else nullcontext():
+            room = await self._confinement.enter(plugin, standing, program.purpose)
+            try:
+                inside = self._inside(room, plugin, program.env)
+                if inside is not program.env:
+                    program = msgspec.structs.replace(program, env=inside)
+                if program.private_tmp:
+                    return await self._run_in_tmp(plugin, program, room)
+                return self._logged(plugin, program, await self._runner(program, room.spawn))
+            finally:
+                self._confinement.leave(room)
 
     async def _run_in_tmp(self, plugin: Plugin, program: Program, room: Room) -> Finished:
         """Run a program that has a /tmp/NAME of its own, and files that go in and come out there."""

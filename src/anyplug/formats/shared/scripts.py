@@ -50,15 +50,18 @@ def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
 
 
 @asynccontextmanager
-async def turn(notes: str) -> AsyncIterator[None]:
-    """Wait until no other process resolves for the same plugin."""
+async def turn(notes: str, *, shared: bool = False) -> AsyncIterator[None]:
+    """Wait until no other process resolves for the same plugin, and unless `shared`, until none of its programs runs.
+
+    A program of the plugin's that runs meanwhile could hand files to the resolver, which has the network.
+    """
     from anyio import sleep  # takes 6 ms to import, and listing plugins runs nothing
 
     make_private(notes)
-    with open(os.path.join(notes, LOCK), "wb") as lock:
+    with open(os.path.join(notes, LOCK), "ab") as lock:
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 await sleep(TURN_POLL_S)

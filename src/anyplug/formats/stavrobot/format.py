@@ -116,6 +116,7 @@ def request(call: Call, around: Surroundings) -> Program:
         private_tmp=plugin.name,
         files=Files(call.tool.name, inputs, os.path.join(around.home.files(plugin), call.id)),
         visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
+        shares=scripts.notes(around.home, plugin),
     )
 
 
@@ -231,6 +232,7 @@ def _init_program(plugin: Plugin, around: Surroundings) -> Program:
         folders=(around.environment["HOME"],),
         private_tmp=plugin.name,
         visible=scripts.visible(plugin.path, around.home, around.environment["PATH"]),
+        shares=scripts.notes(around.home, plugin),
     )
 
 

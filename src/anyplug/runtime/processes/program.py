@@ -45,6 +45,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     visible: tuple[str, ...] = ()  # with `tmp`: folders that stay visible even if they are below /tmp
     purpose: Purpose = "run"  # a call, setting the plugin up, or fetching its dependencies
     writable: tuple[str, ...] = ()  # if confined: folders that only this run may write to, too
+    shares: str = ""  # a folder of notes whose lock it shares: fetching dependencies waits until it has ended
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
