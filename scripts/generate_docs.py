@@ -134,7 +134,14 @@ folder), 12 folders deep, for one second, outer folders first, and 500 targets. 
 The same search finds git repositories. What their configurations and your own name is protected, and whatever these \
 include: `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile`, whether \
 they exist or not, and files in the commands of filters, diff and merge drivers, aliases, pagers, helpers and the \
-like. At most 200 configurations are read, 256 KiB of each, as text; git is not run."""
+like. At most 200 configurations are read, 256 KiB of each, as text; git is not run.
+
+What the programs of plugins load from the folders above them is protected there, whether it exists or not: \
+`node_modules` above a plugin with code for Node, `tsconfig.json` above one in TypeScript that has none, \
+`pyproject.toml` and `uv.toml` above one that has a `pyproject.toml`, `go.mod` and `go.sum` above one in Go that has \
+none. Otherwise `uv` and Go are told not to search there (`UV_NO_PROJECT`; `UV_NO_CONFIG`, or `UV_CONFIG_FILE` with \
+your own settings; `GOWORK=off`). A plugin that runs `npm install` in such a folder needs \
+`filesystem:write:node_modules`."""
 NOT_PROTECTED = """\
 ## What is not claimed
 

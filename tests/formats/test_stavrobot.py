@@ -568,7 +568,7 @@ async def test_the_environment_is_stavrobots_short_list(host, stavrobot, home, m
     assert environment["HOME"] == str(home / "data" / "bundle" / "home")
     assert environment["UV_CACHE_DIR"] == f"{cache}/uv"
     promised = {"PATH", "HOME", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"}
-    ours = {"UV_NO_PROJECT", "PYTHONPYCACHEPREFIX", "ANYPLUG_GUARD", "NODE_EXTRA_CA_CERTS"}
+    ours = {"UV_NO_PROJECT", "UV_NO_CONFIG", "PYTHONPYCACHEPREFIX", "ANYPLUG_GUARD", "NODE_EXTRA_CA_CERTS"}
     theirs = {"PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}  # what a shell or Python adds by itself
     assert set(environment) <= promised | ours | theirs
 

@@ -18,7 +18,7 @@ from anyplug.formats import registry
 from anyplug.home import digest
 from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
-from anyplug.launch import git_settings
+from anyplug.launch import code_above, git_settings
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
@@ -155,8 +155,9 @@ class Allowances:
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Return what is protected in addition to the table, if anything was granted that could contain it.
 
-        Plugin roots, other plugins wherever they lie, this program itself, places that variables name, what the
-        configurations of git name, and what links at protected paths lead to: dotfiles are often links.
+        Plugin roots, other plugins wherever they lie, code above them that they load, this program itself, places that
+        variables name, what the configurations of git name, and what links at protected paths lead to: dotfiles are
+        often links.
         """
         if not any(permissions.kind(grant) == "filesystem:write" for grant in standing.granted):
             return ()
@@ -167,6 +168,7 @@ class Allowances:
             *binding_places(self._project),
             *filter(None, [self._home.second_head(self.settings)]),
             *(self._plugin_folders() - {plugin.path}),
+            *code_above.paths({*self._plugin_folders(), plugin.path}),
             *_this_program(),
             *filter(os.path.isabs, named),
         ]

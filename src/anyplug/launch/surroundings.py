@@ -18,7 +18,7 @@ from anyplug.formats.shared import scripts
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
-from anyplug.launch import run_files
+from anyplug.launch import code_above, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # only used while learning
 T = TypeVar("T")
 
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
+OF_SHORT_LISTS = (
+    "UV_PYTHON_INSTALL_DIR"  # a format that sets it promises a short list of variables, to which we add none
+)
 BUILT_BY_GO = "GOTMPDIR"  # where `go run` builds what it runs; nothing in a /tmp can be executed
 TEMPORARY = frozenset({"TMPDIR", "TEMP", "TMP"})  # where programs are told to keep temporary files
 # Where programs cache what they can fetch again: the variable for it, and the default in the home folder.
@@ -190,6 +193,8 @@ class Provisions:
         stored = self._catalog.secrets.values(plugin, names) if names else {}
         given = env_vars.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
+        if not plugin.is_file and OF_SHORT_LISTS not in variables:
+            variables = code_above.variables(plugin.path, users.variables) | variables
         return variables | self._runner.environment
 
     def _claim(self, plugin: Plugin) -> None:
@@ -269,7 +274,7 @@ class Provisions:
             usual = variables.get(name) or os.path.join(user, place)
             if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
-        if "UV_NO_PROJECT" not in kept:  # otherwise its format promises a short list
+        if OF_SHORT_LISTS not in kept:
             kept[BUILT_BY_GO] = os.path.join(own, "go-build")
             run_files.make_folder(kept[BUILT_BY_GO])
             # Where `uv run` creates a project's environment: next to the project it would change the plugin's code.

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from anyplug.home import untrusted_files
@@ -39,6 +39,13 @@ def command(program: str) -> tuple[str, ...]:
 def notes(home: Home, plugin: Plugin) -> str:
     """Return the folder of notes about what is resolved, which the plugin cannot write to."""
     return os.path.join(home.path, "resolved", os.path.basename(home.cache(plugin)))
+
+
+def uv_settings(users: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which `uv` uses the user's settings, and none that are in a folder above the plugin."""
+    folder = users.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = users.get("UV_CONFIG_FILE") or os.path.join(folder, "uv", "uv.toml")
+    return {"UV_CONFIG_FILE": path} if os.path.isfile(path) else {"UV_NO_CONFIG": "1"}
 
 
 def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:

@@ -89,6 +89,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         # Not shared: the build of one plugin's dependencies must not reach the others' interpreter.
         "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
         "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin must not affect it
+        **scripts.uv_settings(users),
         "PYTHONPYCACHEPREFIX": os.path.join(cache, "pycache"),
         **certificates(users),
     }
