@@ -226,7 +226,14 @@ def test_nothing_of_a_repository_runs_while_it_is_fetched(installer, repository)
 @pytest.mark.claim("install-runs-nothing")
 @pytest.mark.parametrize(
     "setting",
-    ["filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.evil.textconv", "merge.evil.driver"],
+    [
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "core.fsmonitor",
+        "diff.evil.textconv",
+        "merge.evil.driver",
+        "uploadpack.packObjectsHook",
+    ],
 )
 def test_what_the_person_set_git_up_with_does_not_run_on_the_files_of_a_repository(
     setting, installer, repository, tmp_path, monkeypatch
@@ -243,6 +250,20 @@ def test_what_the_person_set_git_up_with_does_not_run_on_the_files_of_a_reposito
     for location in (url(repository), repository):
         installer.remove(installer.install(Source(location=location)).plugin, purge=True)
     assert not ran.exists()
+
+
+def test_what_cannot_be_recorded_or_copied_is_refused(installer, cyclop):
+    folder = cyclop("odd")
+    strange = os.path.join(os.fsencode(folder), b"p\xff")
+    os.mkdir(strange)
+    plugin_folders.write(os.path.join(os.fsdecode(strange), "x"), "")
+    with nothing_changes("is not valid UTF-8"):
+        installer.install(Source(location=folder))
+    shutil.rmtree(strange)
+    os.unlink(f"{folder}/plugin.json")
+    os.mkfifo(f"{folder}/plugin.json")
+    with nothing_changes("is not a plugin"):
+        installer.install(Source(location=folder))
 
 
 def test_a_git_that_runs_us_does_not_get_in_the_way(installer, repository, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from anyplug.manage.leftover_data import Leftovers
 from anyplug.manage.plugin_sources import Brought, Source
 from anyplug.model.errors import InstallError
 from anyplug.model.types import Plugin
+from anyplug.model.untrusted_text import encodable
 
 CALLS_END_S = 30.0  # how long an update waits for running calls
 CALLS_POLL_S = 0.1
@@ -281,7 +282,8 @@ class Installer:
         left = plugin_sources.ignored(source, origin, folder) if found.launch is not None else frozenset()
         brought = plugin_sources.bring(origin, commit, folder, left, _named_files(found))
         first = self._catalog.read(brought.folder, os.path.join(folder, source.folder_name))
-        assert first is not None
+        if first is None:  # only files, folders and links are copied
+            raise InstallError(f"{source.shown} is not a plugin", "its manifest must be a regular file")
         named = os.path.join(folder, first.name)
         if not os.path.lexists(named):
             os.rename(brought.folder, named)
@@ -352,6 +354,9 @@ def _named_files(plugin: Plugin) -> list[str]:
 def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
     kept = msgspec.structs.replace(source, location=source.lasting_location)
     hashes = carry_over.hashes(plugin.path)
+    for name in hashes:
+        if encodable(name) != name:
+            raise InstallError(f"the name of the file {name!r} is not valid UTF-8", "rename it, then install it again")
     return Install(source=kept, commit=brought.commit, files=tuple(hashes), hashes=hashes, at=time.time())
 
 

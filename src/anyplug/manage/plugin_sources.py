@@ -189,6 +189,7 @@ def _clone(source: Source, target: str) -> str:
         "--",
         source.lasting_location,
         source.ref or "HEAD",
+        is_local=source.lasting_location.startswith(("/", "file:")),
     )
     _git(source, target, "checkout", "--quiet", "--detach", "FETCH_HEAD", is_local=True)
     return _git(source, target, "rev-parse", "HEAD", is_local=True).strip()
@@ -197,8 +198,8 @@ def _clone(source: Source, target: str) -> str:
 def _git(source: Source, folder: str, *words: str, is_local: bool = False) -> str:
     """Run git without prompts, hooks or a hang; raises InstallError.
 
-    The user's own configuration applies only to fetching: for what `is_local`, it could name filters, hooks and
-    monitors that a stranger's files would make git run.
+    The user's own configuration applies only to fetching from elsewhere: for what `is_local`, it could name filters,
+    hooks and monitors that a stranger's files would make git run.
     """
     environment = {
         # When git runs us, in a hook or an alias, it tells its children about its own repository.
