@@ -128,19 +128,38 @@ below a plugin root.
 
 Such links are searched when the plugin's sandbox is created, in the folders that it may write to and directly in \
 your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 in one \
-folder), 12 folders deep, for one second, outer folders first, and 500 targets. Folders with the names \
+folder), 12 folders deep, for one second, outer folders first, and 2,000 targets. Folders with the names \
 `node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are skipped.
 
 The same search finds git repositories. What their configurations and your own name is protected, and whatever these \
-include: `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile`, whether \
-they exist or not, and files in the commands of filters, diff and merge drivers, aliases, pagers, helpers and the \
-like. At most 200 configurations are read, 256 KiB of each, as text; git is not run."""
+include:
+
+- What `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile` name, \
+whether it exists or not. Relative paths count from the work tree, also one that `core.worktree` moves, and from git's \
+own folder.
+- Files in commands: filters, diff and merge drivers, aliases, pagers, editors, helpers, hooks, tunnels and the like. \
+A command is not parsed. Every word in it that is the path of a file protects that file, whether words end at blanks, \
+quotes, shell operators, `=`, `,` or `:`, with quotes removed, and after every `/` in the word. It counts from the \
+work tree, and from every folder that another word of the command names, as after `cd`. What a shell would fill in \
+(`$X`, `$(…)`, `{…}`, `*`) is taken to be anything. Folders in `PATH=` and similar variables are protected as a whole, \
+and so are the files of `-m MODULE`.
+- Files in commands that do not exist, if the word contains a `/` or ends like a file name (`.sh`) and nothing in it \
+would be filled in, except at its start.
+- Existing files that any other setting names by their path.
+
+So a file that a command only reads is protected too, such as `TODO.md` in an alias for `cat TODO.md`. What git itself \
+writes in its folder (`HEAD`, `index`, `refs`, …) stays writable. At most 200 configurations are read, 256 KiB of \
+each, as text; git is not run. Of a command, 20,000 characters and 1,000 words are read, and 40,000 files are looked \
+for in all of them."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
 - Files of programs that the table does not list.
 - Files that run only on request: a `Makefile`, the scripts of `package.json`, tests, a virtual environment, the \
 program itself; and files that a protected file calls, such as the configuration of `lint-staged`.
+- Files that a command of git's settings finds in other ways: by a name that it computes, by a name without `/` and \
+ending that does not exist yet, by searching a folder (`make -C tools`, `node tools`), or because a file that it runs \
+names them.
 - Code and configuration of the project that editor extensions load, such as those of linters and tests.
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools are still subject \
 to policies.
