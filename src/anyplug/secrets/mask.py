@@ -68,6 +68,7 @@ class Mask:
         # Longest first, so that a secret that begins with another is masked whole.
         self._forms = sorted(found, key=lambda form: (-len(form), form))
         self._data = sorted((_encoded(form) for form in found), key=lambda form: (-len(form), form))
+        self._shortest = min(map(len, found), default=0)  # characters; many values are shorter than any secret
         wholes = {whole for secret in secrets for whole in _wholes(secret)}
         digits = {_encoded(form) for whole in wholes for form in _digits(whole) if len(form) >= _BLANKLESS}
         self._blankless = sorted(digits, key=lambda form: (-len(form), form))
@@ -87,7 +88,7 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Mask the secrets in a text."""
-        if not self._forms:
+        if not self._forms or len(text) < self._shortest:
             return text
         errors = "surrogateescape"  # non-UTF-8 secrets are stored that way
         try:
