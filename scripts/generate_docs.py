@@ -238,9 +238,10 @@ MEANINGS = {
     "replay`, without values that look like secrets. `0` keeps none.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
     "Settings.profiles": "A table for each profile, `[profiles.NAME]`; see below.",
-    "Profile.plugins": "Plugins whose tools and commands are visible. `builtin` is the host itself.",
+    "Profile.plugins": "Plugins whose tools and commands are visible; all, if it is not set, and none with "
+    "`[]`. `builtin` is the host itself.",
     "Profile.tools": "Shell patterns of visible names: full names, `PLUGIN/TOOL`, names for agents, and commands "
-    "with their slash. A tool must match `plugins` too.",
+    "with their slash; all, if it is not set, and none with `[]`. A tool must match `plugins` too.",
     "Profile.surface": "`all` lists every tool, `search` lists three that find, describe and call the others, `auto` "
     "chooses by size. [More](mcp-server.md#surfaces).",
     "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets "
