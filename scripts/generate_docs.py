@@ -128,13 +128,29 @@ below a plugin root.
 
 Such links are searched when the plugin's sandbox is created, in the folders that it may write to and directly in \
 your home folder, in `~/.config` and in the other paths above: at most 30,000 files and folders (2,000 in one \
-folder), 12 folders deep, for one second, outer folders first, and 500 targets. Folders with the names \
+folder), 12 folders deep, for one second, outer folders first, and 2,000 targets. Folders with the names \
 `node_modules`, `objects`, `__pycache__`, `site-packages`, `.cache`, `.venv`, `venv` and `target` are skipped.
 
 The same search finds git repositories. What their configurations and your own name is protected, and whatever these \
-include: `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile`, whether \
-they exist or not, and files in the commands of filters, diff and merge drivers, aliases, pagers, helpers and the \
-like. At most 200 configurations are read, 256 KiB of each, as text; git is not run.
+include:
+
+- What `core.hooksPath`, `include.path`, `includeIf.*.path`, `init.templateDir` and `core.attributesFile` name, \
+whether it exists or not. Relative paths count from the work tree, also one that `core.worktree` moves, and from git's \
+own folder.
+- Files in commands: filters, diff and merge drivers, aliases, pagers, editors, helpers, hooks, tunnels and the like. \
+A command is not parsed. Every word in it that is the path of a file protects that file, whether words end at blanks, \
+quotes, shell operators, `=`, `,` or `:`, with quotes removed, and after every `/` in the word. It counts from the \
+work tree, and from every folder that another word of the command names, as after `cd`. What a shell would fill in \
+(`$X`, `$(…)`, `{…}`, `*`) is taken to be anything. Folders in `PATH=` and similar variables are protected as a whole, \
+and so are the files of `-m MODULE`.
+- Files in commands that do not exist, if the word contains a `/` or ends like a file name (`.sh`) and nothing in it \
+would be filled in, except at its start.
+- Existing files that any other setting names by their path.
+
+So a file that a command only reads is protected too, such as `TODO.md` in an alias for `cat TODO.md`. What git itself \
+writes in its folder (`HEAD`, `index`, `refs`, …) stays writable. At most 200 configurations are read, 256 KiB of \
+each, as text; git is not run. Of a command, 20,000 characters and 1,000 words are read, and 40,000 files are looked \
+for in all of them.
 
 What the programs of plugins load from the folders above them is protected there, whether it exists or not: \
 `node_modules` above a plugin with code for Node, `tsconfig.json` above one in TypeScript that has none, \
@@ -148,6 +164,9 @@ NOT_PROTECTED = """\
 - Files of programs that the table does not list.
 - Files that run only on request: a `Makefile`, the scripts of `package.json`, tests, a virtual environment, the \
 program itself; and files that a protected file calls, such as the configuration of `lint-staged`.
+- Files that a command of git's settings finds in other ways: by a name that it computes, by a name without `/` and \
+ending that does not exist yet, by searching a folder (`make -C tools`, `node tools`), or because a file that it runs \
+names them.
 - Code and configuration of the project that editor extensions load, such as those of linters and tests.
 - Text that agents read, such as `AGENTS.md` or `CLAUDE.md`: it may mislead a model, whose tools are still subject \
 to policies.
@@ -226,9 +245,10 @@ MEANINGS = {
     "replay`, without values that look like secrets. `0` keeps none.",
     "Settings.plugins": "A table for each plugin, `[plugins.NAME]`; see below.",
     "Settings.profiles": "A table for each profile, `[profiles.NAME]`; see below.",
-    "Profile.plugins": "Plugins whose tools and commands are visible. `builtin` is the host itself.",
+    "Profile.plugins": "Plugins whose tools and commands are visible; all, if it is not set, and none with "
+    "`[]`. `builtin` is the host itself.",
     "Profile.tools": "Shell patterns of visible names: full names, `PLUGIN/TOOL`, names for agents, and commands "
-    "with their slash. A tool must match `plugins` too.",
+    "with their slash; all, if it is not set, and none with `[]`. A tool must match `plugins` too.",
     "Profile.surface": "`all` lists every tool, `search` lists three that find, describe and call the others, `auto` "
     "chooses by size. [More](mcp-server.md#surfaces).",
     "PluginSettings.arguments": "What a violation of a tool's schema does: `strict` refuses the call, `warn` lets "

@@ -54,6 +54,8 @@ def text(result):
         ('plugins = ["beta"]', ["beta"], ["beta-go"]),
         ('plugins = ["beta", "builtin"]', ["beta", "builtin_reload_plugins"], ["beta-go"]),
         ('tools = ["al*"]', ["alpha"], []),
+        ("plugins = []", [], []),
+        ("tools = []", [], []),
         ('tools = ["beta/*", "/alpha-*"]', ["beta"], ["alpha-go"]),
         ('plugins = ["alpha"]\ntools = ["b*"]', [], []),
     ],

@@ -87,6 +87,76 @@ async def test_so_it_is_however_the_repository_lies(layout, project, tmp_path, h
     assert (bool(refused), free) == (True, ""), said.text
 
 
+COMMANDS = {  # a configuration, and the file in `tools` that git runs or reads because of it
+    "an operator without blanks": ('[filter "x"]\nclean = ./tools/a.sh|cat\n', "a.sh"),
+    "operators before it": ('[filter "x"]\nclean = "true;tools/b.sh"\n', "b.sh"),
+    "a variable": ('[filter "x"]\nclean = $PWD/tools/c.sh\n', "c.sh"),
+    "another variable": ('[filter "x"]\nclean = \\"${ROOT:-.}/tools/d.sh\\"\n', "d.sh"),
+    "another folder": ('[filter "x"]\nclean = "cd tools; ./e.sh"\n', "e.sh"),
+    "another folder of an alias": ('[alias]\nx = "!cd tools && ./f.sh"\n', "f.sh"),
+    "folder by folder": ('[alias]\nx = "!cd tools && cd deep && ./g.sh"\n', "deep/g.sh"),
+    "a command in a command": ("[core]\nfsmonitor = `git rev-parse --show-toplevel`/tools/h.sh\n", "h.sh"),
+    "quotes inside": ('[core]\nsshCommand = "tools/\\"i\\".sh"\n', "i.sh"),
+    "quotes around blanks": ('[diff]\nexternal = \\"tools/j k.sh\\"\n', "j k.sh"),
+    "an option": ("[core]\neditor = node --require=./tools/l.js\n", "l.js"),
+    "a short option": ("[core]\npager = node -r./tools/m.js\n", "m.js"),
+    "a module": ("[core]\nsshCommand = python3 -m tools.n\n", "n.py"),
+    "a pattern": ('[alias]\nx = "!sh tools/o*.bash"\n', "o1.bash"),
+    "braces": ('[alias]\nx = "!sh tools/{p,q}.sh"\n', "p.sh"),
+    "a hook for unused objects": ("[gc]\nrecentObjectsHook = tools/r.sh\n", "r.sh"),
+    "a tunnel": ('[imap]\ntunnel = "tools/s.sh --quiet"\n', "s.sh"),
+    "a shell in a shell": ("[credential]\nhelper = \"!sh -c 'cd tools && exec sh t.sh'\"\n", "t.sh"),
+    "a setting of the future": ("[novel]\nthing = tools/u.sh\n", "u.sh"),
+    "a folder of programs": ('[alias]\nx = "!PATH=tools/bin:$PATH cmd"\n', "bin/cmd"),
+}
+MISSING = {
+    "a command": ('[filter "x"]\nclean = sh ./tools/a1.sh|cat\n', "tools/a1.sh"),
+    "a command in the root": ('[filter "x"]\nclean = python3 clean.py\n', "clean.py"),
+    "a variable": ('[filter "x"]\nsmudge = $PWD/tools/b1.sh\n', "tools/b1.sh"),
+    "a command in a command": ("[core]\npager = $(git rev-parse --show-toplevel)/tools/c1.sh\n", "tools/c1.sh"),
+    "a folder that exists": ('[alias]\nx = "!cd tools && ./d1.sh"\n', "tools/d1.sh"),
+    "a folder that does not": ('[alias]\nx = "!cd new-tools/ && ./e1.sh"\n', "new-tools/e1.sh"),
+    "a module": ("[core]\neditor = python3 -m tools.deep.f1\n", "tools/deep/f1/__main__.py"),
+    "a program": ('[alias]\nx = "!PATH=new-bin:$PATH cmd"\n', "new-bin/cmd"),
+    "a hook of a push": ("[core]\nhooksPath = pushed\n", ".git/pushed/pre-receive"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+async def test_the_files_of_commands_are_not_written_however_a_shell_would_find_them(project, host, cyclop):
+    plugin_folders.write(str(project / ".git" / "config"), "".join(text for text, _ in COMMANDS.values()))
+    plugin_folders.write(str(project / ".git" / "config.worktree"), "".join(text for text, _ in MISSING.values()))
+    existing = {what: project / "tools" / name for what, (_, name) in COMMANDS.items()}
+    missing = {f"missing, {what}": project / name for what, (_, name) in MISSING.items()}
+    free = [project / name for name in ("tools/free.sh", "src/a.py", ".git/HEAD", ".git/refs/heads/main", "log")]
+    for path in existing.values():
+        plugin_folders.write(str(path), "")
+    plugin = cyclop("writes", WRITES, permissions=["filesystem:write:."], tools=TOOLS)
+    async with host(plugin) as h:
+        paths = [str(path) for path in (*existing.values(), *missing.values(), *free)]
+        said = json.loads((await h.call("writes", {"paths": paths}, attachment=Attachment(yes=True))).text)
+    guarded = (*existing, *missing)
+    assert [what for what, refused in zip(guarded, said, strict=False) if not refused] == []
+    assert said[len(guarded) :] == [""] * len(free)
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+async def test_names_are_relative_to_a_work_tree_that_lies_elsewhere(project, host, cyclop):
+    text = '[core]\nworktree = ../../work\nhooksPath = tools/hooks\n[filter "x"]\nclean = tools/clean.sh\n'
+    plugin_folders.write(str(project / "dots" / ".git" / "config"), text)
+    plugin_folders.write(str(project / "work" / "tools" / "clean.sh"), "")
+    plugin = cyclop("writes", WRITES, permissions=["filesystem:write:."], tools=TOOLS)
+    async with host(plugin) as h:
+        names = ("work/tools/hooks/pre-commit", "work/tools/clean.sh", "dots/tools/hooks/pre-commit", "work/tools/free")
+        said = await h.call(
+            "writes", {"paths": [str(project / name) for name in names]}, attachment=Attachment(yes=True)
+        )
+    *refused, free = json.loads(said.text)
+    assert (all(refused), free) == (True, ""), said.text
+
+
 @pytest.mark.anyio
 async def test_a_change_of_the_configuration_counts_from_the_next_call_on(project, host, cyclop):
     plugin = cyclop("writes", WRITES, permissions=["filesystem:write:."], tools=TOOLS)

@@ -1,8 +1,13 @@
 """JSON values: how deep is too deep, and when two are the same."""
 
-import pytest
+import json
 
-from anyplug.model.json_values import DEEPEST, are_same, is_too_deep
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyplug.model import json_values
+from anyplug.model.json_values import DEEPEST, are_same, excess, has_too_many, is_too_deep
 
 
 def nested(levels, kind):
@@ -22,6 +27,21 @@ def test_a_value_may_have_so_many_levels_and_no_more(kind):
 @pytest.mark.parametrize("value", [None, 1, "[[[[", {}, [], {"a": [1, {"b": 2}]}, ["x" * 1000] * 1000])
 def test_what_is_flat_is_not_too_deep(value):
     assert not is_too_deep(value)
+
+
+_values = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text('a\\",[]{}:é', max_size=6)),
+    lambda inner: st.one_of(st.lists(inner, max_size=6), st.dictionaries(st.text('b\\",[{', max_size=3), inner)),
+)
+
+
+@given(value=_values, most=st.integers(1, 12), escaped=st.booleans())
+def test_values_are_counted_without_decoding_as_with_it(value, most, escaped):
+    written = json.dumps(value, ensure_ascii=escaped, separators=(",", ":")).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_values, "MOST_VALUES", most)
+        patch.setattr(json_values, "SHORTEST_VALUE", 0)
+        assert has_too_many(written) is bool(excess(value, most=most))
 
 
 @pytest.mark.parametrize(

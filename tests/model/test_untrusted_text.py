@@ -58,6 +58,18 @@ def test_every_script_survives(text):
     assert is_clean(text)
 
 
+@pytest.mark.claim("text-models")
+def test_what_nobody_sees_is_found_by_what_unicode_says_of_it():
+    visible = {*"\t\n\u06dd\u070f\u08e2\U000110bd\U000110cd", *map(chr, (*range(0x600, 0x606), 0x890, 0x891))}
+    ignorable = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2065\ufe00\ufe0f\u180f\U000e0100\U00016fe4\U0001d159"
+    every = [chr(point) for point in range(0x110000)]
+    hidden_ones = [char for char in every if unicodedata.category(char) in {"Cc", "Cf", "Co", "Cs"}]
+    hidden_ones += [char for char in every if ord(char) & 0xFFFE == 0xFFFE or 0xFDD0 <= ord(char) <= 0xFDEF]
+    kept = {char for char in (*hidden_ones, *ignorable) if char in for_models(f"a{char}b")}
+    assert {f"{ord(char):x}" for char in kept - visible} == set()
+    assert all(char in for_models(f"a{char}b") for char in visible)
+
+
 @settings(deadline=None)
 @given(texts)
 @pytest.mark.claim("text-models")

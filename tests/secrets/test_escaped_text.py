@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import re
 from urllib.parse import quote
 
 import pytest
@@ -51,6 +52,32 @@ def test_what_usual_writers_escape_is_hidden(written):
     hidden = Mask([SECRET]).text(f"before {written} after")
     assert (hidden.startswith("before "), hidden.endswith(" after"), "•••" in hidden) == (True, True, True)
     assert "MDENG" not in hidden
+
+
+LETTERS = "pässwörd-<7&x>-ключ"[:13]
+DUMPED = LETTERS.encode().hex(" ").split()
+
+
+@pytest.mark.claim("masked-however-escaped")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "".join(f"\\x{byte:02x}" for byte in LETTERS.encode()),
+        str(LETTERS.encode())[2:-1],
+        "".join(f"\\{byte:03o}" for byte in LETTERS.encode("latin-1")),
+        "".join(f"%u{ord(char):04X}" for char in LETTERS),
+        LETTERS.replace("&", "&AMP").replace("<", "&LT").replace(">", "&gt"),
+        ":".join(DUMPED),
+        "-".join(DUMPED).upper(),
+        ", ".join(f"0x{byte}" for byte in DUMPED),
+        "9f:" + ":".join(DUMPED) + ":a7:a7",
+        " ".join(DUMPED),
+    ],
+)
+def test_bytes_that_are_written_one_by_one_are_hidden(written):
+    hidden = Mask([LETTERS]).text(f"before {written} after")
+    assert (hidden.startswith("before "), hidden.endswith(" after"), "•••" in hidden) == (True, True, True)
+    assert not {*DUMPED[2:9]} & {*re.split(r"\W+", hidden)}
 
 
 @pytest.mark.claim("masked-however-escaped")

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from anyplug.secrets.redaction import Secrecy
 
 UNGUESSABLE = 8  # bytes of a call's id
+LARGE = 1 << 16  # bytes of a result; masking them takes some milliseconds
 LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
 
 
 class Trail:
     """One call, from its start on."""
 
-    __slots__ = ("_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
+    __slots__ = ("_masked", "_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
 
     def __init__(self, name: str, attachment: Attachment, arguments: Any = None) -> None:
         at = time.time_ns() // 1000  # in whole microseconds
@@ -53,6 +54,7 @@ class Trail:
         self.warnings: tuple[str, ...] = ()  # for the person
         self.context: tuple[str, ...] = ()  # from policies, for the model
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
+        self._masked: Result | None = None  # a result that was masked ahead
         self._started = time.perf_counter()
 
     def found(self, name: str, plugin: Plugin) -> None:
@@ -65,12 +67,20 @@ class Trail:
         self.record.notes += texts
         self.record.notes_by += (by,) * len(texts)
 
-    def complete(self, result: Result) -> Result:
-        """Complete the result with the tool and the duration, and mask the plugin's secrets in it."""
+    def mask_ahead(self, result: Result) -> Result:
+        """Mask a result before `complete` does, in a thread, because that may take long."""
+        self._masked = self._masked_of(result)
+        return self._masked
+
+    def _masked_of(self, result: Result) -> Result:
         if self.warnings:
             result = warned(result, self.warnings)
-        if self.secrecy is not None:
-            result = self.secrecy.result(result)
+        return result if self.secrecy is None else self.secrecy.result(result)
+
+    def complete(self, result: Result) -> Result:
+        """Complete the result with the tool and the duration, and mask the plugin's secrets in it."""
+        if result is not self._masked:
+            result = self._masked_of(result)
         record = self.record
         return Result(
             content=result.content,
@@ -104,6 +114,14 @@ class Trail:
             reason=mask.text(record.reason),
             notes=tuple(map(mask.text, record.notes)),
         )
+
+
+def is_large(result: Result) -> bool:
+    """Return whether masking a result takes long."""
+    try:
+        return len(msgspec.json.encode(result)) > LARGE
+    except UnicodeEncodeError:  # half a character
+        return True
 
 
 def failed(error: AnyplugError) -> Result:

@@ -13,7 +13,7 @@ from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
 from anyplug.model.types import Command, Tool
 from anyplug.model.untrusted_text import for_people
 
-NOTHING = Profile(plugins=("/",))  # no plugin has such a name
+NOTHING = Profile(plugins=())
 
 
 class View:
@@ -65,7 +65,7 @@ class View:
 
     def has_plugin(self, name: str) -> bool:
         """Return whether anything of a plugin may be visible."""
-        return not self._profile.plugins or name in self._profile.plugins
+        return self._profile.plugins is None or name in self._profile.plugins
 
     def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
         """List the visible callable tools; the host's own tools come last."""
@@ -82,7 +82,7 @@ class View:
 
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
-        if self._profile.plugins or self._profile.tools:
+        if self._profile.plugins is not None or self._profile.tools is not None:
             try:
                 tool, entry = snapshot.tool(name)
             except ToolNotFound:
@@ -104,7 +104,7 @@ class View:
     def _has(self, plugin: str, names: Iterable[str]) -> bool:
         patterns = self._profile.tools
         return self.has_plugin(plugin) and (
-            not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+            patterns is None or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
         )
 
     def _read(self) -> Profile:

@@ -24,7 +24,7 @@ class Scratch:
 
     def __init__(self, home: str) -> None:
         self._above = os.path.join(home, SCRATCH)
-        self.path = os.path.join(self._above, _new_name())
+        self.path = self._first = os.path.join(self._above, f"{os.getpid()}-{os.urandom(CHANCE).hex()}")
         self._held: HeldFolder | None = None
 
     def folder(self) -> HeldFolder:
@@ -34,7 +34,7 @@ class Scratch:
                 return self._held
             self._held.close()
             self._held = None
-            self.path = os.path.join(self._above, _new_name())
+            self.path = f"{self._first}-{os.urandom(CHANCE).hex()}"  # the guardian knows how they begin
         for _ in range(ATTEMPTS):
             make_private(self._above)
             with untrusted_files.hold(self._above) as above:
@@ -71,7 +71,3 @@ class Scratch:
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
-
-
-def _new_name() -> str:
-    return f"{os.getpid()}-{os.urandom(CHANCE).hex()}"

@@ -108,10 +108,10 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an agent connected with this profile sees. Empty means everything."""
+    """What an agent connected with this profile sees. What is not set means everything, and an empty list nothing."""
 
-    plugins: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()  # shell-style patterns
+    plugins: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None  # shell-style patterns
     surface: Surface = "auto"
 
 

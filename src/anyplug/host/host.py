@@ -25,7 +25,7 @@ from anyplug.call.job_runs import JobRuns
 from anyplug.call.job_store import Job, Jobs
 from anyplug.call.recording import Recording
 from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
-from anyplug.call.state import Trail, failed, warned
+from anyplug.call.state import Trail, failed, is_large, warned
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
@@ -48,7 +48,7 @@ from anyplug.model.errors import (
     StoreError,
     Unavailable,
 )
-from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
+from anyplug.model.json_values import DEEPEST_METADATA, excess
 from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 FIX_PLUGIN = "fix the plugin"
+MOST_BLOCKS = 5_000  # of a result; MCP's SDK checks each
 
 
 class Host:
@@ -469,15 +470,17 @@ class Host:
                 await self._see_that_nothing_came(call.plugin)
             except CallError as refusal:
                 result = failed(refusal)
-            if is_too_deep(result.structured) or is_too_deep(result.metadata, DEEPEST_METADATA):
-                result = failed(
-                    BadOutput((f"the result of '{call.tool.name}' cannot be passed on: {TOO_DEEP}"), FIX_PLUGIN)
-                )
+            why = f"it has more than {MOST_BLOCKS:,} blocks" if len(result.content) > MOST_BLOCKS else ""
+            if why := why or excess(result.structured) or excess(result.metadata, DEEPEST_METADATA):
+                result = failed(BadOutput(f"the result of '{call.tool.name}' cannot be passed on: {why}", FIX_PLUGIN))
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
                 result = msgspec.structs.replace(result, error=error)
             result = await self._gates.after(call, standing, trail, result)
+            result = warned(result, warnings)
+            if trail.secrecy is not None and trail.secrecy.mask() is not None and is_large(result):
+                result = await thread_lanes.run(call.plugin.path, trail.mask_ahead, result)
         except anyio.get_cancelled_exc_class():
             trail.record.held_by = self._provisions.receipt(call.plugin)
             cancelled = self._recording.end(trail, failed(Cancelled("the call was cancelled")))
@@ -486,7 +489,7 @@ class Host:
         finally:
             del self._callers[call.id]
         trail.record.held_by = self._provisions.receipt(call.plugin)
-        result = self._recording.end(trail, warned(result, warnings))
+        result = self._recording.end(trail, result)
         self._live.tell_of_result(call, result)
         return result
 

@@ -5,13 +5,16 @@ since others write repositories.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from anyplug.home import untrusted_files
+from anyplug.launch import command_paths
+from anyplug.launch.command_paths import CommandPaths
 
 MOST_FILES, MOST_BYTES = 200, 1 << 18  # configurations of one look, and what of one is read
 MOST_DEPTH = 10  # of configurations that include one another, as with git
-MOST_WORDS = 200  # of one value
 GIT_FILE = "gitdir:"  # how a `.git` that is a file begins
 # What a key's last part, or its section, says of the value.
 FOLDERS_AND_FILES = frozenset({"hookspath", "templatedir", "attributesfile"})
@@ -19,9 +22,9 @@ INCLUDES = frozenset({"include", "includeif"})
 COMMAND_SECTIONS = frozenset({"alias", "pager"})
 COMMANDS = frozenset(
     """
-    alternaterefscommand askpass cccmd clean cmd command defaultkeycommand difffilter driver editor external fsmonitor
-    gitproxy headercmd helper packobjectshook pager path process program receivepack sendmailcmd smtpserver smudge
-    sshcommand textconv tocmd update uploadpack
+    alternaterefscommand args askpass browser cccmd clean cmd command defaultkeycommand difffilter driver editor
+    external fsmonitor gitproxy headercmd helper httpd packobjectshook pager path process program receivepack
+    recentobjectshook sendmailcmd smtpserver smudge sshcommand textconv tocmd tunnel update uploadpack
 """.split()  # noqa: SIM905 - a list of words is read as words
 )
 HOOKS = """
@@ -31,10 +34,21 @@ HOOKS = """
 """.split()  # noqa: SIM905 - as above
 
 
+# What git itself writes in its folder; a command that reads it must not keep git from working.
+GITS_OWN = re.compile(r"(?:refs|logs|objects|index|packed-refs|shallow|[A-Z_]+)(?:/.*)?", re.DOTALL)
+
+
+class Repository(NamedTuple):
+    """Where a repository lies: where its work tree should be, and its folders with configurations."""
+
+    work: str
+    folders: list[str]
+
+
 def named(repositories: Iterable[str], user: str, variables: dict[str, str]) -> list[str]:
     """List what the configurations of these repositories, and the user's own, name; by absolute paths.
 
-    A repository is given by its `.git`, folder or file, or as a bare one.
+    A repository is given by its `.git`, folder or file, or as a bare one. What exists comes first.
     """
     settings = variables.get("XDG_CONFIG_HOME") or os.path.join(user, ".config")
     given = (variables.get("GIT_CONFIG_GLOBAL", ""), variables.get("GIT_CONFIG_SYSTEM", ""))
@@ -42,14 +56,14 @@ def named(repositories: Iterable[str], user: str, variables: dict[str, str]) -> 
     everywhere = [path for path in (*usual, *given) if os.path.isabs(path)]
     found: dict[str, None] = {}
     left = [MOST_FILES]
+    commands = CommandPaths(user)
     for repository in dict.fromkeys(repositories):
         if (place := _opened(repository)) is None:
             continue
-        work, folders = place
-        own = [os.path.join(folder, name) for folder in folders for name in ("config", "config.worktree")]
-        for path in (*own, *everywhere):
-            found |= dict.fromkeys(_of_file(path, work, user, left, 0))
-    return list(found)
+        own = [os.path.join(folder, name) for folder in place.folders for name in ("config", "config.worktree")]
+        read = [entry for path in (*own, *everywhere) for entry in _of_file(path, user, left, 0)]
+        found |= dict.fromkeys(_named_in(read, place, user, commands))
+    return sorted(found, key=lambda path: not os.path.lexists(path))
 
 
 def above(folder: str) -> Iterator[str]:
@@ -59,8 +73,8 @@ def above(folder: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _opened(repository: str) -> tuple[str, list[str]] | None:
-    """Return the base of relative paths, and the folders with configurations; None if it is not a repository."""
+def _opened(repository: str) -> Repository | None:
+    """Return where a repository lies; None if it is not one."""
     work = os.path.dirname(repository) if os.path.basename(repository) == ".git" else repository
     folder = repository
     if os.path.isfile(repository):
@@ -71,33 +85,59 @@ def _opened(repository: str) -> tuple[str, list[str]] | None:
     if not os.path.isdir(folder):
         return None
     common = os.path.join(folder, _text(os.path.join(folder, "commondir")).strip() or ".")
-    return work, list(dict.fromkeys((os.path.normpath(folder), os.path.normpath(common))))
+    return Repository(work, list(dict.fromkeys((os.path.normpath(folder), os.path.normpath(common)))))
 
 
-def _of_file(path: str, work: str, user: str, left: list[int], depth: int) -> list[str]:
-    """List what one configuration names, and those that it includes, whatever the conditions are."""
+class _Entry(NamedTuple):
+    section: str
+    key: str
+    value: str
+    folder: str  # of its configuration
+
+
+def _of_file(path: str, user: str, left: list[int], depth: int) -> list[_Entry]:
+    """Return the entries of a configuration, and of those that it includes, whatever the conditions are."""
     left[0] -= 1
     if left[0] < 0 or depth > MOST_DEPTH:
         return []
+    folder = os.path.dirname(path)
+    found = [_Entry(section, key, value, folder) for section, key, value in entries(_text(path))]
+    for entry in tuple(found):
+        if entry.section in INCLUDES and entry.key == "path":
+            found += _of_file(command_paths.path(entry.value, folder, user), user, left, depth + 1)
+    return found
+
+
+def _named_in(read: list[_Entry], place: Repository, user: str, commands: CommandPaths) -> list[str]:
+    """List what these entries name, wherever git may begin: in each work tree that they set, and in its own folder."""
+    moved = [
+        command_paths.path(entry.value, folder, user)
+        for entry in read
+        if (entry.section, entry.key) == ("core", "worktree")
+        for folder in place.folders
+    ]
+    trees = list(dict.fromkeys((place.work, *moved)))
     found = []
-    for section, key, value in entries(_text(path)):
+    for section, key, value, folder in read:
         if section in INCLUDES and key == "path":
-            included = _path(value, os.path.dirname(path), user)
-            found += [included, *_of_file(included, work, user, left, depth + 1)]
+            found.append(command_paths.path(value, folder, user))
         elif key in FOLDERS_AND_FILES:
-            named = _path(value, work, user)
-            is_around = f"{work}/".startswith(f"{named.rstrip('/')}/")
-            found += [os.path.join(named, hook) for hook in HOOKS] if is_around and key == "hookspath" else [named]
+            for begin in (*trees, *place.folders):
+                named = command_paths.path(value, begin, user)
+                is_around = any(f"{inner}/".startswith(f"{named.rstrip('/')}/") for inner in (*trees, *place.folders))
+                found += [os.path.join(named, hook) for hook in HOOKS] if is_around and key == "hookspath" else [named]
         elif section in COMMAND_SECTIONS or key in COMMANDS:
-            words = value.lstrip("!").replace('"', " ").replace("'", " ").replace(";", " ").split()[:MOST_WORDS]
-            paths = (_path(word, work, user) for word in words if not word.startswith("-"))
-            found += [path for path in paths if os.path.isfile(path)]
-    return [os.path.normpath(path) for path in found if os.path.isabs(path)]
+            found += commands.all(value, trees)
+            # Hooks of a push, and commands that serve one, begin in git's own folder.
+            found += [os.path.join(own, value) for own in place.folders if "/" in value and not os.path.isabs(value)]
+        else:
+            found += commands.existing(value, trees)
+    return [path for path in map(os.path.normpath, found) if os.path.isabs(path) and not _is_gits_own(path, place)]
 
 
-def _path(text: str, folder: str, user: str) -> str:
-    text = user + text[1:] if text == "~" or text.startswith("~/") else text
-    return os.path.normpath(os.path.join(folder, text.replace("\0", "")))
+def _is_gits_own(path: str, place: Repository) -> bool:
+    own = [os.path.relpath(path, folder) for folder in place.folders if path.startswith(f"{folder}/")]
+    return any(GITS_OWN.fullmatch(name) for name in own)
 
 
 def _text(path: str) -> str:

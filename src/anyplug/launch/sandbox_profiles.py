@@ -36,7 +36,7 @@ SHARED_TMP = ("/tmp/", "/var/tmp/")
 # Limits of the search for links at protected paths: entries in total, entries per folder, nesting, and seconds. Folders
 # with the names below are skipped: they contain many files and no settings.
 MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
-MOST_LED_TO = 500  # places that are protected because a link leads there
+MOST_LED_TO = 2_000  # places that are protected because a link leads there, or a setting of git
 PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )

@@ -48,6 +48,7 @@ DONE, FAILED, USAGE, REFUSED, MISSING = 0, 1, 2, 3, 4
 
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 CURE_FOR_SHORTAGE = "free some of it or raise the limit (`ulimit -n` for open files), then try again"
+RETURN_LESS = "make it return less, or write to a file and return its path"
 
 CODES: dict[str, Code] = {
     "tool_error": Code(FAILED, "The tool ran and reported an error."),

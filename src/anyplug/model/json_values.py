@@ -1,5 +1,6 @@
-"""JSON values: how deep they are, and whether two are the same. Pure."""
+"""JSON values: how deep and how many they are, and whether two are the same. Pure."""
 
+import sys
 from typing import Any
 
 import msgspec
@@ -8,18 +9,51 @@ import msgspec
 DEEPEST = 128
 DEEPEST_METADATA = 210  # Workbench itself cuts off at 200
 TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
+# Values in one message. Each costs microseconds, so that megabytes of them would hold up everybody; a table of ten
+# columns has room for nearly twenty thousand rows.
+MOST_VALUES = 200_000
+TOO_MANY = f"it has more than {MOST_VALUES:,} values"
+SHORTEST_VALUE = 2  # bytes, with its comma or bracket
 
+_CONTAINERS = (dict, list, tuple)
 _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
 
 
 def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
     """Return whether a value is nested more deeply than we pass on."""
-    level = [value]
+    return excess(value, deepest, sys.maxsize) == TOO_DEEP
+
+
+def excess(value: Any, deepest: int = DEEPEST, most: int = MOST_VALUES) -> str:
+    """Return why a value is not passed on: it is too deep, or has too many values in it; empty if it is neither.
+
+    Looks at no more than `most` values.
+    """
+    level = [value] if isinstance(value, _CONTAINERS) else []
+    values = 0
     for _ in range(deepest):
-        level = [item for one in level for item in _items(one) if isinstance(item, dict | list | tuple)]
         if not level:
-            return False
-    return True
+            return ""
+        values += sum(map(len, level))
+        if values > most:
+            return TOO_MANY if most == MOST_VALUES else f"it has more than {most:,} values"
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one)
+            if isinstance(item, _CONTAINERS)
+        ]
+    return TOO_DEEP if level else ""
+
+
+def has_too_many(text: bytes) -> bool:
+    """Return whether JSON has more values than we pass on, without decoding it."""
+    if len(text) <= SHORTEST_VALUE * MOST_VALUES or _separators(text) <= MOST_VALUES:
+        return False
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 4 * MOST_VALUES:  # two for each key, and two for each text
+        return True
+    return _separators(b"".join(plain.split(b'"')[::2])) > MOST_VALUES  # only those outside texts
 
 
 def are_same(one: Any, other: Any) -> bool:
@@ -27,7 +61,7 @@ def are_same(one: Any, other: Any) -> bool:
     return one is other or (one == other and _encode_in_order(one) == _encode_in_order(other))
 
 
-def _items(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
+def _separators(text: bytes) -> int:
+    """Count values: each follows a comma, or opens what is not empty."""
+    opened = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
+    return text.count(b",") + opened

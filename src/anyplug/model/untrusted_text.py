@@ -1,7 +1,8 @@
 """Make untrusted text safe to show: `for_models` keeps its lines, `for_people` makes it one bounded line.
 
 Both act on the same characters: controls and escape sequences, directional marks, overrides and isolates, zero-width
-and other invisible characters, tag characters outside flags, variation selectors outside emoji, lone surrogates.
+and other invisible characters, private use, tag characters outside flags, variation selectors outside emoji, lone
+surrogates.
 `for_models` drops them, `for_people` shows them as escapes. Letters of every script survive, and so do joiners where
 Arabic, Indic and emoji sequences need them. A call's output is not cleaned with these, because it is data. Pure.
 """
@@ -30,10 +31,14 @@ _JOINING = "\u0620-\u07ff\u0840-\u109f\u1780-\u17b3\u17b6-\u180a\u1810-\u18af\ua
 _MARKS = "\u0300-\u034e\u0350-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"  # stack above or below
 _MOST_MARKS = 4  # per letter; more of them would reach into other lines
 _BREAK = "\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"  # characters that some programs treat as line ends
+# Controls, formats (except signs that numbers are written in), private use, halves of characters, noncharacters, what
+# Unicode lets programs ignore, and fillers and blanks that look like nothing.
 _INVISIBLE = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\ue000-\uf8ff\U00013430-\U0001343f\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
+    + "".join(chr((plane << 16) + 0xFFFE) + chr((plane << 16) + 0xFFFF) for plane in range(1, 15))  # noncharacters
 )
 # The flag of a subdivision: a black flag, then its code in tag characters.
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{2}[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,3}\U000e007f"

@@ -14,6 +14,7 @@ _ESCAPE = re.compile(
     rb"|([0-3][0-7]{2})|([abfnrtv!-/:-@\[-`{-~]))"
     rb"|%(" + _HEX + rb"{2})"
     rb"|&(?:#0*([0-9]{1,7})|#[xX]0*(" + _HEX + rb"{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));?"
+    rb"|%u(" + _HEX + rb"{4})"  # as JavaScript's `escape` writes
 )
 _SIGNS = re.compile(rb"[\\%&]")
 # The beginning of an escape at the end of the data so far.
@@ -27,7 +28,7 @@ _BEGUN = re.compile(
     + rb"?|U"
     + _HEX
     + rb"{0,7}|[0-3][0-7]?)?\Z"
-    rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%" + _HEX + rb"?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
+    rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%(?:u" + _HEX + rb"{0,3}|" + _HEX + rb")?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
 )
 LONGEST_ESCAPE = 48  # bytes of an incomplete escape that may continue
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -135,7 +136,7 @@ def begun(text: bytes) -> int:
 
 
 def _meant(escape: re.Match[bytes]) -> bytes | None:
-    high, low, *points, octal, sign, byte, decimal, digits, name = escape.groups()
+    high, low, *points, octal, sign, byte, decimal, digits, name, wide = escape.groups()
     if byte is not None:
         return bytes.fromhex(byte.decode())
     if sign is not None:
@@ -145,17 +146,21 @@ def _meant(escape: re.Match[bytes]) -> bytes | None:
     if high is not None:
         return _encoded(_ABOVE + ((int(high, 16) - _HIGH) << 10) + int(low, 16) - _LOW)
     if name is not None:
-        return _named(name.decode())
+        return _named(name.decode(), is_ended=escape[0].endswith(b";"))
     if decimal is not None:
         return _encoded(int(decimal))
-    return _encoded(int(next(filter(None, (*points, digits))), 16))
+    return _encoded(int(next(filter(None, (*points, digits, wide))), 16))
 
 
-def _named(name: str) -> bytes | None:
+def _named(name: str, *, is_ended: bool) -> bytes | None:
     from html.entities import html5  # takes 2 ms to import; only for texts with an entity
 
-    meant = html5.get(f"{name};") or html5.get(name)
-    return meant.encode() if meant else None
+    if meant := html5.get(f"{name};"):
+        return meant.encode()
+    for end in range(len(name), 1, -1):  # old names need no semicolon, and may stand before other letters
+        if meant := html5.get(name[:end]):
+            return f"{meant}{name[end:]}{';' if is_ended and end < len(name) else ''}".encode()
+    return None
 
 
 def _encoded(point: int) -> bytes | None:

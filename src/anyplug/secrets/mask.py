@@ -10,6 +10,7 @@ encrypted are not found. The running time is linear in the length of the text.
 import re
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -34,6 +35,9 @@ _LINES = (76, 64)  # base64 characters that programs put on a line
 _HEX_LINE = 60  # digits per line, as in `xxd -p`
 _BLANKLESS = 12  # minimum length of hexadecimal or base64 text to be found with spaces inside
 _ROUNDS = 3  # nested escapes: JSON in JSON in a URL
+
+_PAIR = re.compile(rb"(?:0[xX])?([0-9a-fA-F]{2})")
+_DUMP = re.compile(rb"(?:(?:0[xX])?[0-9a-fA-F]{2}[:,;_.\- \t\r\n]{1,3}){5,}(?:0[xX])?[0-9a-fA-F]{2}")
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 
@@ -68,9 +72,11 @@ class Mask:
         # Longest first, so that a secret that begins with another is masked whole.
         self._forms = sorted(found, key=lambda form: (-len(form), form))
         self._data = sorted((_encoded(form) for form in found), key=lambda form: (-len(form), form))
+        self._shortest = min(map(len, found), default=0)  # characters; many values are shorter than any secret
         wholes = {whole for secret in secrets for whole in _wholes(secret)}
         digits = {_encoded(form) for whole in wholes for form in _digits(whole) if len(form) >= _BLANKLESS}
         self._blankless = sorted(digits, key=lambda form: (-len(form), form))
+        self._hex = sorted({_encoded(whole).hex().encode() for whole in wholes}, key=len, reverse=True)
         self._numbers = frozenset(form for form in found if form.lstrip("-").replace(".", "", 1).isdecimal())
 
     def __bool__(self) -> bool:
@@ -87,7 +93,7 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Mask the secrets in a text."""
-        if not self._forms:
+        if not self._forms or len(text) < self._shortest:
             return text
         errors = "surrogateescape"  # non-UTF-8 secrets are stored that way
         try:
@@ -123,6 +129,20 @@ class Mask:
             if any(form in dense for form in self._blankless):
                 reading = escaped_text.read_without_blanks(data)
                 found += [reading.place(*match.span()) for match in self._blankless_pattern.finditer(dense)]
+        return found + self._found_in_dumps(data)
+
+    def _found_in_dumps(self, data: bytes) -> list[tuple[int, int]]:
+        """Find secrets in bytes that are written one by one, such as `0x68, 0x75` or `68:75`."""
+        found = []
+        for run in _DUMP.finditer(data) if self._hex else ():
+            pairs = list(_PAIR.finditer(data, *run.span()))
+            digits = b"".join([pair[1] for pair in pairs]).lower()
+            for form in self._hex:
+                at = digits.find(form)
+                while at >= 0:
+                    if at % 2 == 0:
+                        found.append((pairs[at // 2].start(), pairs[(at + len(form)) // 2 - 1].end()))
+                    at = digits.find(form, at + 1)
         return found
 
     def decided(self, data: bytes) -> tuple[bytes, bytes]:
@@ -280,6 +300,10 @@ def _spellings(secret: str) -> set[str]:
     """Return the encoded forms of a text. Escapes do not matter here, because texts are searched decoded."""
     found = {secret, secret.replace(" ", "+")}
     data = _encoded(secret)
+    if not secret.isascii():  # its bytes may be escaped one by one as if they were characters, and in an older encoding
+        found.add(data.decode("latin-1"))
+        with suppress(UnicodeEncodeError):
+            found.add(secret.encode("latin-1").decode(errors="surrogateescape"))
     if (
         escaped_text.said(data) != data
     ):  # decoding changes it together with the escapes around it, as common encoders write them

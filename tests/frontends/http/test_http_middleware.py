@@ -197,6 +197,12 @@ async def test_what_is_no_http_is_answered_in_our_words(sent):
         assert answer.error["code"] in ("usage", "timed_out")
 
 
+async def test_http_1_0_is_refused():
+    async with serving(Inner()) as up:
+        answer = await up.raw(f"GET /healthz HTTP/1.0\r\nhost: 127.0.0.1:{up.port}\r\n\r\n".encode())
+        assert (answer.status, answer.error["code"]) == (400, "usage")
+
+
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'{"id": 1}', b"[" * 50_000, b"\xff", b'{"jsonrpc":"2.0","id":1,"method":5}']
 )

@@ -20,6 +20,7 @@ from anyplug.call.consent import Attachment
 from anyplug.home import untrusted_files
 from anyplug.home.scratch_folders import Scratch
 from anyplug.runtime.processes import private_tmp
+from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import TmpTaken
 from anyplug.runtime.runner import Runner
 
@@ -335,6 +336,24 @@ async def test_a_scratch_folder_that_was_swapped_is_not_used_and_another_is_made
         assert os.stat(tmp_path / "elsewhere").st_mtime_ns == before
         os.unlink(made)
     assert list((home / "scratch").iterdir()) == []
+
+
+def test_a_scratch_folder_that_was_made_again_is_removed_with_its_host(tmp_path):
+    scratch = Scratch(str(tmp_path))
+    guard = Guard(scratch.path)
+    if not guard.is_in_force:
+        pytest.skip("there is no guardian here")
+    with guard:
+        scratch.folder()
+    os.rename(scratch.path, tmp_path / "elsewhere")
+    other = Scratch(str(tmp_path))
+    other.folder()
+    scratch.folder()
+    assert len(os.listdir(tmp_path / "scratch")) == 2
+    guard.close()
+    assert os.listdir(tmp_path / "scratch") == [os.path.basename(other.path)]
+    other.close()
+    scratch.close()
 
 
 def test_what_a_killed_process_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path):

@@ -591,6 +591,30 @@ async def test_frames_that_take_long_hold_up_others_for_a_few_at_a_time():
     os.close(writing)
 
 
+async def test_a_peer_whose_frames_take_long_waits_while_others_go_on():
+    reading, writing = os.pipe()
+    loop, order = asyncio.get_running_loop(), []
+
+    def slow(_):
+        until = time.thread_time() + 2 * reader.LONG_S
+        while time.thread_time() < until:
+            pass
+        order.append("frame")
+        loop.call_later(2 * reader.LONG_S, order.append, "other")
+
+    padding = b" " * reader.LEAST  # so that each is read by itself
+    os.write(writing, (b'{"some": "frame"}\n' + padding) * 3)
+    lines = reader.Incoming(
+        reading, loop, receive=slow, closed=lambda: None, log=print, longest_line=65_536, missed=print
+    )
+    with anyio.fail_after(PATIENCE_S):
+        while order.count("frame") < 3:
+            await anyio.lowlevel.checkpoint()
+    lines.close()
+    os.close(writing)
+    assert order == ["frame", "other", "frame", "other", "frame"]
+
+
 # Anything at all
 
 

@@ -17,7 +17,7 @@ from anyplug.formats.shared.contract import Folder, Surroundings
 from anyplug.formats.shared.new_plugins import LOWER_CASE, NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import json_values, permissions
-from anyplug.model.errors import BadOutput
+from anyplug.model.errors import RETURN_LESS, BadOutput, TooLarge
 from anyplug.model.types import Call, Failure, Plugin, Result, Text, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.runtime.processes.program import Finished, Program
@@ -281,6 +281,8 @@ def _response(finished: Finished, around: Surroundings) -> Result:
             'write {"result": "...", "is_error": false} to stdout',
             stderr=one_shot.decode(finished.stderr),
         )
+    if json_values.has_too_many(raw):
+        raise TooLarge(f"Plugin output is too large: {json_values.TOO_MANY}", RETURN_LESS)
     try:
         answer = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

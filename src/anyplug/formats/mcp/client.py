@@ -9,6 +9,7 @@ server imports this.
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -29,7 +30,7 @@ from anyplug.formats.mcp import http_client, tool_results
 from anyplug.formats.mcp.streams import Source
 from anyplug.formats.mcp.tool_results import Listing, Lost
 from anyplug.model.errors import BadOutput, CallError, InvalidArguments, TooLarge
-from anyplug.model.json_values import TOO_DEEP, is_too_deep
+from anyplug.model.json_values import excess
 from anyplug.model.types import Call, Result
 
 if TYPE_CHECKING:  # the SDK has no public name for them
@@ -43,6 +44,7 @@ REQUESTS_AT_ONCE, REQUEST_PAUSE_S = (
     50,
     0.05,
 )  # requests that a server may make at once, and the pause after each further one
+MOST_TYPED = 20_000  # values in what the SDK checks one by one: an answer without structured content, a notification
 MOST_ROUNDS = 10  # rounds in which a call may ask for the project's folder before it counts as endless
 LOGS_AT_ONCE = 200  # messages that a server may log at once
 LOGS_PER_S = 20.0  # and in the long run: writing costs more than sending
@@ -292,9 +294,12 @@ class _Dispatcher(JSONRPCDispatcher):
     ) -> dict[str, Any]:
         raw = await super().send_raw_request(method, params, opts, **others)
         if method == "tools/list":
+            if why := excess(raw, sys.maxsize):
+                raise RuntimeError(why)
             return self._conversation.listing.add(raw)  # which leaves out single tools that are too deep
-        if is_too_deep(raw):
-            raise RuntimeError(TOO_DEEP)
+        typed = {key: value for key, value in raw.items() if key != "structuredContent"}
+        if why := excess(raw) or excess(typed, most=MOST_TYPED):
+            raise RuntimeError(why)
         return raw
 
 
@@ -313,7 +318,7 @@ class _Watched(Source):
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next readable message: if it is nested too deeply, it or its details are left out."""
+        """Return the next readable message: what is too deep or too much is left out, or its details."""
         while True:
             try:
                 item = await self._stream.receive()
@@ -321,12 +326,14 @@ class _Watched(Source):
                 self._ended()
                 raise
             message = item.message if isinstance(item, SessionMessage) else None
-            if isinstance(message, types.JSONRPCNotification | types.JSONRPCRequest) and is_too_deep(message.params):
+            if isinstance(message, types.JSONRPCNotification | types.JSONRPCRequest) and excess(
+                message.params, most=MOST_TYPED
+            ):
                 continue
             if isinstance(message, types.JSONRPCRequest):
                 await self._pace()
-            if isinstance(message, types.JSONRPCError) and is_too_deep(message.error.data):
-                message.error.data = TOO_DEEP
+            if isinstance(message, types.JSONRPCError) and (why := excess(message.error.data)):
+                message.error.data = why
             return item
 
     async def _pace(self) -> None:

@@ -17,11 +17,11 @@ import anyio.to_thread
 from anyplug.formats.mcp import config_file, config_variables, tool_results
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
-from anyplug.model.errors import CallError, TimedOut, TooLarge, Unavailable
+from anyplug.model.errors import RETURN_LESS, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.model.types import Call, Endpoint, Offer, Plugin, Result
 from anyplug.runtime import mcp_sdk
 from anyplug.runtime.processes.program import Program
-from anyplug.runtime.session.reader import Unread
+from anyplug.runtime.session.reader import TOO_MANY, Unread
 from anyplug.runtime.session.session import PeerGone, Session
 
 if TYPE_CHECKING:  # these import the SDK
@@ -62,7 +62,7 @@ class Server:
         self._talk: Conversation  # from `start` on
         self._exchange: Exchange | None = None  # also, for a server at an address
         self._under_way: dict[str, anyio.CancelScope] = {}
-        self._cut: set[str] = set()  # calls whose answer may have been too long
+        self._cut: dict[str, str] = {}  # calls whose answer may have been too long, and what came instead
         self._is_ready = False
         self._is_leaving = False
         self._settled = anyio.Event()  # it is ready, or never will be
@@ -120,8 +120,10 @@ class Server:
                 return await self._talk.call(call)
             if number in self._cut:
                 raise TooLarge(
-                    f"MCP server '{self._name}' sent a line of more than {self._limit:,} bytes, which was skipped",
-                    f"`max_output_bytes` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+                    f"MCP server '{self._name}' sent {self._cut[number]}, which was skipped",
+                    RETURN_LESS
+                    if self._cut[number] == TOO_MANY
+                    else f"`max_output_bytes` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
                 )
             raise TimedOut(
                 f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s",
@@ -138,7 +140,7 @@ class Server:
             raise self.unavailable(f"while '{name}' was running", self.gone or PeerGone(str(lost))) from lost
         finally:
             del self.active[number], self._under_way[number]
-            self._cut.discard(number)
+            self._cut.pop(number, None)
 
     async def stop(self) -> None:
         """End it in order."""
@@ -292,7 +294,7 @@ class Server:
         if not line.is_too_long or line.is_end:
             return
         for number, scope in self._under_way.items():
-            self._cut.add(number)
+            self._cut[number] = line.why
             scope.cancel()
 
     def _changed(self) -> None:

@@ -51,8 +51,8 @@ class Listing:
             self.warn("a tool without a valid name was skipped")
         elif not isinstance(tool.get("inputSchema"), dict):
             self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")
-        elif json_values.is_too_deep(tool):
-            self.warn(f"the tool '{name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
+        elif why := json_values.excess(tool):
+            self.warn(f"the tool '{name}' was skipped: its schema is unusable, {why}")
         elif _is_only_a_task(tool):
             self.warn(f"the tool '{name}' was skipped: it runs only as a task, which anyplug does not support")
         elif name in self.tools:

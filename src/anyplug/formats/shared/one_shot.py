@@ -6,6 +6,7 @@ import msgspec
 
 from anyplug.model.errors import (
     CURE_FOR_SHORTAGE,
+    RETURN_LESS,
     SHORTAGES,
     STDERR_SHOWN,
     CallError,
@@ -49,7 +50,7 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
     if finished.ending == "too_large":
         return TooLarge(
             words.too_large.format(size=_size(program.max_stdout)),
-            "make it return less, or write to a file and return its path",
+            RETURN_LESS,
             stderr=stderr,
         )
     if finished.ending == "lost":

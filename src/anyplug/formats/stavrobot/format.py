@@ -15,6 +15,7 @@ from anyplug.formats.shared.new_plugins import ACTION, LOWER_CASE, NewPlugin
 from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
+from anyplug.model import json_values
 from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
 from anyplug.model.types import Call, Off, Plugin, Result, Text
 from anyplug.runtime.processes.program import Files, Finished, Program
@@ -245,6 +246,8 @@ class InitFailed(CallError):
 
 def _output(finished: Finished) -> Result:
     text = one_shot.decode(finished.stdout)
+    if json_values.has_too_many(finished.stdout):
+        return Result(content=(Text(text), *finished.files))
     try:
         structured = msgspec.json.decode(finished.stdout)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -6,6 +6,7 @@ The runner uses its own descriptors, so that whatever the plugin prints only goe
 import asyncio
 import itertools
 import os
+import re
 import secrets
 from typing import Any
 
@@ -18,9 +19,10 @@ from anyplug.formats.shared.features import Reloader, ReloadWanted
 from anyplug.formats.shared.scripts import modules_above
 from anyplug.formats.workbench import format as workbench
 from anyplug.model import json_values
-from anyplug.model.errors import CURE_FOR_SHORTAGE, CallError, TimedOut, Unavailable, is_shortage
+from anyplug.model.errors import CURE_FOR_SHORTAGE, RETURN_LESS, CallError, TimedOut, TooLarge, Unavailable, is_shortage
 from anyplug.model.types import Call, Offer, Plugin, Tool
 from anyplug.runtime.processes.program import Program
+from anyplug.runtime.session.reader import Unread
 from anyplug.runtime.session.session import LONGEST_LINE, NotSent, PeerGone, Session
 
 HELLO_S = 10.0  # for loading the plugin and for its `register`
@@ -35,6 +37,8 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
 UNFINISHED = "register has not finished yet; tools that it registers later still appear"
 FRAMES = frozenset({"tool", "problem", "ready", "failed", "result", "pong", "reload"})
+
+ANSWERED = re.compile(rb'"type":"result","id":"(\d+)"')  # as the runner writes it
 
 RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runner.cjs")
 # The session's pipes become descriptors 3 and 4; the plugin's output goes to stderr, which is logged.
@@ -119,6 +123,7 @@ class NodePlugin(Reloader):
                 log=terms.log,
                 sieve=terms.secrecy.stream(),
                 longest_line=longest_line,
+                missed=self._missed,
             )
         except OSError as error:
             cure = CURE_FOR_SHORTAGE if is_shortage(error) else f"check that {program.cwd} still exists"
@@ -272,6 +277,11 @@ class NodePlugin(Reloader):
                     self._get_ready(msgspec.convert(raw, Refusal))
         except msgspec.ValidationError as error:
             self.session.malformed(str(error))
+
+    def _missed(self, line: Unread) -> None:
+        """Fail the call whose answer was skipped: the runner keeps to the length of a line, but not to its values."""
+        if line.is_too_long and (number := ANSWERED.search(line.part)) is not None:
+            self.session.fail(number[1].decode(), TooLarge(f"its answer was {line.why}, and was skipped", RETURN_LESS))
 
     def _get_ready(self, refusal: Refusal | None) -> None:
         if not self._ready.done():

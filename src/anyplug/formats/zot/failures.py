@@ -2,7 +2,7 @@
 
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.features import BadAnswer
-from anyplug.model.errors import BadOutput, CallError, TimedOut, TooLarge, Unavailable
+from anyplug.model.errors import RETURN_LESS, BadOutput, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
@@ -46,9 +46,7 @@ def timed_out(
 def bad_output(name: str, asked: str, bad: BadAnswer) -> CallError:
     """Return the error for an invalid answer."""
     if isinstance(bad, LongAnswer):
-        return TooLarge(
-            f"extension {name}/{asked}: {bad}", ("make it return less, or write to a file and return its path")
-        )
+        return TooLarge(f"extension {name}/{asked}: {bad}", RETURN_LESS)
     return BadOutput(f"extension {name}/{asked}: {bad}", "fix the frame that it answers with")
 
 

@@ -30,6 +30,7 @@ from anyplug.formats.zot import format as zot
 from anyplug.formats.zot.failures import LongAnswer
 from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.home import plugin_logs
+from anyplug.model import json_values
 from anyplug.model.errors import CallError
 from anyplug.model.types import Block, Call, Launch, Offer, Plugin, Result
 from anyplug.runtime.processes.diagnosis import shebang
@@ -46,6 +47,7 @@ INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that is silent for this long after hello counts as ready
 READY_S = 3.0  # and after this in any case
 QUIET_STEP_S = 0.05  # between checks of a silent one
+MOST_SHOWN = 20_000  # values in a frame that people see, such as the lines of a panel
 SECOND_THOUGHT_S = 1.0  # until an invalid line counts as a bad answer
 # What a line that should have been an answer contains, in any quotes.
 MEANT = re.compile(rb"""["'](tool_result|command_response|event_intercept_response)["']""")
@@ -344,6 +346,10 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
     def _read(self, kind: str, raw: dict[str, Any] | msgspec.Struct) -> msgspec.Struct:
         """Decode a frame, with its secrets masked if people see it as it is; raises NotAFrame."""
         frame = frames.read(kind, raw)
+        if isinstance(frame, frames.SHOWN) and isinstance(raw, dict):
+            text = {name: value for name, value in raw.items() if name not in frames.NOT_TEXT}
+            if why := json_values.excess(text, most=MOST_SHOWN):
+                raise frames.NotAFrame(f"a {kind} frame that cannot be shown: {why}")
         return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame
 
     def _greet(self, frame: msgspec.Struct) -> None:

@@ -80,8 +80,8 @@ class Registrations:
             self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is not a valid name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first is used")
-        elif json_values.is_too_deep(frame.schema):
-            self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {json_values.TOO_DEEP}")
+        elif why := json_values.excess(frame.schema):
+            self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {why}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
             self.tools[frame.name] = frame
             if frame.schema is None and frame.input_schema is not None:

@@ -55,8 +55,8 @@ class Shell:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        if len(headers) < len(scope["headers"]) and _is_ambiguous(scope["headers"]):
-            return await Reply(send).refuse(refusals.TWICE)
+        if scope["http_version"] != "1.1" or (len(headers) < len(scope["headers"]) and _is_ambiguous(scope["headers"])):
+            return await Reply(send).refuse(refusals.TWICE if scope["http_version"] == "1.1" else refusals.MALFORMED)
         origin = headers.get(b"origin")
         if not self._listener.is_ours(headers.get(b"host", b"")):
             return await Reply(send).refuse(refusals.NOT_OURS)

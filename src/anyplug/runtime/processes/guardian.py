@@ -102,8 +102,11 @@ def main() -> None:
         quiet = 0 if sweep(spared, int(tag), token.encode(), int(host_group)) else quiet + 1
         if quiet < enough:
             time.sleep(0.002 if quiet < enough // 2 else 0.02)
-    if scratch and os.path.isdir(scratch):
-        remove(scratch)
+    above, name = os.path.split(scratch)
+    if scratch and os.path.isdir(above):
+        for left in os.listdir(above):
+            if left.startswith(name):  # one that had to be made again has a longer name
+                remove(os.path.join(above, left))
 
 
 def remove(folder: str) -> None:

@@ -1,27 +1,34 @@
 """Read frames from a peer's pipe, tolerating anything else it may write there.
 
-A frame is one JSON object on one line. A line that is too long, or not an object, is skipped, counted and logged, and
-the next line is read.
+A frame is one JSON object on one line. A line that is too long, has too many values, or is not an object, is skipped,
+counted and logged, and the next line is read. A peer whose frames take long to handle is then left waiting for several
+times as long, so that they delay others only so much.
 """
 
 import asyncio
 import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from anyplug.model import json_values
+
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 LEAST = 4_096  # bytes read at a time from a peer whose frames take long
 TURN_S = 0.001  # how long the frames of one peer may delay all others
+LONG_S = 0.02  # of work for one peer's frames, after which it waits
+REST_TIMES, LONGEST_REST_S = 4, 5.0  # how much longer it waits than its frames took
 QUOTED = 80  # bytes quoted of an invalid line
 LOOKED_AT = 512  # the same, for callers that want to know what it should have been
 LOGGED_FAULTS = 200  # invalid lines that are logged; the rest is only counted, because writing costs more than sending
 
 SURROGATE = b"\\ud"  # how half of a character outside the BMP is written
 LONE = re.compile("[\ud800-\udfff]")  # what is left of one without its other half
+TOO_MANY = f"a line of more than {json_values.MOST_VALUES:,} values"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -78,22 +85,28 @@ class Incoming:
         self._is_skipping = False
         self._tail = b""  # the last part of a skipped line
         self._appetite = LEAST  # bytes to read at a time
+        self._is_paused = False
+        self._rest: asyncio.TimerHandle | None = None  # it waits until then
         self.is_muted = False  # further input is ignored
         self.counts = Counts()
         self.resume()
 
     def pause(self) -> None:
         """Stop reading until `resume`: the peer's output stays in its pipe, and then the peer blocks."""
+        self._is_paused = True
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
 
     def resume(self) -> None:
-        """Continue reading."""
-        if self._fd >= 0:
+        """Continue reading, after the rest that it may have to wait for."""
+        self._is_paused = False
+        if self._fd >= 0 and self._rest is None:
             self._loop.add_reader(self._fd, self.read)
 
     def close(self) -> None:
         """Stop reading."""
+        if self._rest is not None:
+            self._rest.cancel()
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
@@ -112,14 +125,23 @@ class Incoming:
             self._line.clear()
             self._closed()
             return False
-        begun = self._loop.time()
+        begun, worked = self._loop.time(), time.thread_time()
         self._take(chunk)
         taken_s = self._loop.time() - begun
         if taken_s > TURN_S:
             self._appetite = max(LEAST, self._appetite // 2)
+            worked_s = time.thread_time() - worked  # without what other programs took meanwhile
+            if worked_s > LONG_S and self._rest is None and self._fd >= 0:
+                self._loop.remove_reader(self._fd)
+                self._rest = self._loop.call_later(min(REST_TIMES * worked_s, LONGEST_REST_S), self._rested)
         elif taken_s < TURN_S / 4 and len(chunk) == self._appetite:
             self._appetite = min(CHUNK, self._appetite * 2)
         return True
+
+    def _rested(self) -> None:
+        self._rest = None
+        if not self._is_paused:
+            self.resume()
 
     def _take(self, chunk: bytes) -> None:
         """Deliver the complete lines."""
@@ -162,6 +184,10 @@ class Incoming:
             self._too_long(line)
             self._miss_end(line)
             return
+        if json_values.has_too_many(line):
+            self._too_long(line, TOO_MANY)
+            self._miss_end(line, TOO_MANY)
+            return
         if self._decode is not None:
             try:
                 known = self._decode(line)
@@ -186,19 +212,17 @@ class Incoming:
         self.malformed(f"{why}: {_quoted(line)}" if line.strip() else why)
         self._missed(Unread(line[:LOOKED_AT], why))
 
-    def _too_long(self, line: bytes | bytearray) -> None:
+    def _too_long(self, line: bytes | bytearray, why: str = "") -> None:
+        why = why or f"a line of more than {self._longest_line:,} bytes"
         self.counts.too_long += 1
-        self._complain(f"skipped {self._excess}")
-        self._missed(Unread(bytes(line[:LOOKED_AT]), self._excess, is_too_long=True))
+        self._complain(f"skipped {why}")
+        self._missed(Unread(bytes(line[:LOOKED_AT]), why, is_too_long=True))
 
-    def _miss_end(self, line: bytes) -> None:
+    def _miss_end(self, line: bytes, why: str = "") -> None:
         """Report the end of a line that was too long: some peers put the type last."""
         if not self.is_muted:
-            self._missed(Unread(line[-LOOKED_AT:], self._excess, is_too_long=True, is_end=True))
-
-    @property
-    def _excess(self) -> str:
-        return f"a line of more than {self._longest_line:,} bytes"
+            why = why or f"a line of more than {self._longest_line:,} bytes"
+            self._missed(Unread(line[-LOOKED_AT:], why, is_too_long=True, is_end=True))
 
     def _complain(self, why: str) -> None:
         faults = self.counts.malformed + self.counts.too_long

@@ -26,7 +26,7 @@ from anyplug.runtime.processes.guard import signal_name
 from anyplug.runtime.processes.pipes import open_pipes
 from anyplug.runtime.processes.program import Child, Finished, Program, Spawn
 from anyplug.runtime.session.pending import Questions
-from anyplug.runtime.session.reader import LONE, Decode, Incoming, Miss, Receive
+from anyplug.runtime.session.reader import CHUNK, LEAST, LONE, Decode, Incoming, Miss, Receive
 from anyplug.runtime.session.stderr import LastWords, Sieve
 from anyplug.runtime.session.writer import Outgoing
 
@@ -41,7 +41,8 @@ KILL_S = 5.0  # and after SIGKILL, in uninterruptible sleep
 # Sleeping until an answer comes takes some 50 µs, with cold caches afterwards: without sleeping, a call takes two
 # thirds of the time, and no more CPU. `python -m bench sessions` measures it in the row "call of an extension".
 QUICK_S = 0.0002
-DRAIN_LIMIT = 256  # chunks read after the end, in case a grandchild keeps writing
+# Chunks read after the end: what a pipe holds in any case, and more for so long, in case a grandchild keeps writing.
+DRAINED, DRAIN_LIMIT, DRAIN_S = CHUNK // LEAST, 256, 0.25
 
 
 SEPARATOR = "\u2028".encode()[:2]  # the first bytes of the line and paragraph separators
@@ -315,8 +316,9 @@ class Session:
         self._loop.remove_reader(self._child.fd)
         _sessions.discard(self)
         for read in (self._last_words.read, self._incoming.read):
-            for _ in range(DRAIN_LIMIT):
-                if not read():
+            until = self._loop.time() + DRAIN_S
+            for chunk in range(DRAIN_LIMIT):
+                if not read() or (chunk >= DRAINED and self._loop.time() > until):
                     break
         self._incoming.close()
         self._last_words.close()

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from typing import Protocol
 
-from anyplug.runtime.session.reader import CHUNK
+from anyplug.runtime.session.reader import CHUNK, LONG_S, LONGEST_REST_S, REST_TIMES
 
 KEPT = 4_096  # bytes of the end
 
@@ -36,6 +37,7 @@ class LastWords:
         self._end = b""
         self._size = 0  # bytes so far
         self._heeded_from = 0  # bytes before `heed`
+        self._rest: asyncio.TimerHandle | None = None  # it waits until then
         loop.add_reader(fd, self.read)
 
     @property
@@ -62,8 +64,18 @@ class LastWords:
         if not chunk:
             self._close()
             return False
+        worked = time.thread_time()
         self._keep(chunk if self._sieve is None else self._sieve.feed(chunk))
+        worked_s = time.thread_time() - worked
+        if worked_s > LONG_S and self._rest is None:  # as with its frames
+            self._loop.remove_reader(self._fd)
+            self._rest = self._loop.call_later(min(REST_TIMES * worked_s, LONGEST_REST_S), self._rested)
         return True
+
+    def _rested(self) -> None:
+        self._rest = None
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self.read)
 
     def close(self) -> None:
         """Stop reading, and release what was held back."""
@@ -78,6 +90,8 @@ class LastWords:
             self._log(said)
 
     def _close(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
