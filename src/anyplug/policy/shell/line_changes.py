@@ -339,8 +339,10 @@ class CommandLine:
         for word, following in ((a, b) for one in self.steps for a, b in itertools.pairwise([*one.words, ""])):
             if found := _GIT_PLACE.fullmatch(word):
                 told[found[1] or found[2]] = following if found[3] is None else found[3]
-        tree = step.where(told.get("WORK_TREE") or told.get("work-tree") or told.get("worktree") or ".")
-        folder = told.get("DIR") or told.get("git-dir") or ""
+        work = told.get("WORK_TREE") or told.get("work-tree") or told.get("worktree") or ""
+        tree = step.where(work or ".")
+        there = next((f"{b}/.git" for a, b in itertools.pairwise(step.words) if a == "-C" and work), "")
+        folder = told.get("DIR") or told.get("git-dir") or there
         if folder and step.where(folder) != os.path.join(tree, ".git"):
             yield tree
 
@@ -351,7 +353,8 @@ class CommandLine:
         command, rest = git_command(step.words[at:]) if is_git else ("patch" if at >= 0 else "", step.words[at + 1 :])
         if command not in {"patch", "apply", "am"} or not _TRYING.isdisjoint(rest):
             return
-        named = (word for word in (*rest, *step.read) if word[:1] != "-" and not word_patterns.is_unknown(word))
+        named = [word for word in (*rest, *step.read) if word[:1] != "-" and not word_patterns.is_unknown(word)]
+        named = [word for word in named if not any(char in word for char in syntax.GLOBS)]
         files = set(map(step.where, named)) - {step.folder}
         for one in self.steps:
             command, told = git_command(one.words)

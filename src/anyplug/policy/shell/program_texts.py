@@ -15,6 +15,7 @@ from anyplug.policy.shell import substitutions
 
 MOST_STRINGS: Final = 64  # of one program
 MOST_PIECES: Final = 512
+MOST_REPLACED: Final = 8  # calls of `replace`, and lists of numbers, that are computed
 SHORTEST_MADE: Final = 4  # characters of a name that is looked for among the pieces
 _STRING: Final = re.compile(
     r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|\b(?:qw|qx|q|qq)\s*[({\[<|/]([^)}\]>|/]*)|%[wx][({\[]([^)}\]]*)""",
@@ -26,6 +27,8 @@ _CODE: Final = re.compile(r"\\u\{([0-9a-fA-F]{1,6})\}")
 _HERE: Final = re.compile(r"\b(?:getcwd|cwd|listdir|scandir|readdir|walk|Path)\s*\(\s*\)|\bDir\.pwd\b|\b__dirname\b")
 _HOME: Final = re.compile(r"\bhomedir\(\)|\bPath\.home\(\)|\benv\.HOME\b|\bDir\.home\b")
 _INSERTED: Final = re.compile(r"""[$#]?\{\s*"([^"{}]*)"\s*\}""")  # a string in a string
+_REPLACED: Final = re.compile(r"""replace(?:All)?\(\s*["']([^"']+)["']\s*,\s*["']([^"']*)["']""")
+_CODES: Final = re.compile(r"\b\d{2,3}(?:\s*,\s*\d{2,3}){3,}\b")  # of characters
 _DECODING: Final = re.compile(r"b64|base64|hex|atob|decode|pack|H\*|rot_?13|revers|::-1|-1\]", re.IGNORECASE)
 _PIECE: Final = re.compile(r"[\w.-]+")
 
@@ -53,6 +56,10 @@ def readings(program: str) -> list[list[str]]:
     decoded: list[str] = []
     if _DECODING.search(program):
         decoded = [text for one in joined for text in (*substitutions.decoded(one), codecs.encode(one, "rot13"))]
+    for found in itertools.islice(_REPLACED.finditer(program), MOST_REPLACED):
+        decoded += [one.replace(found[1], found[2]) for one in joined if found[1] in one]
+    for found in itertools.islice(_CODES.finditer(program), MOST_REPLACED):
+        decoded.append("".join(map(_character, re.findall(r"\d+", found[0]))))
     return [plain, joined if joined != plain else [], decoded]
 
 
