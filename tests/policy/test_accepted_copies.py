@@ -13,12 +13,14 @@ import command_line
 import plugin_folders
 from anyplug.policy.engine import Engine
 from policy_projects import GLOBAL_EVALUATE, answer, ask, bash, decision, event, policy, project, verdict
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
 HELD = "policies that you accepted"
 DENY = policy("opencode.p", decision("deny", "never", rule="NEVER"))
 ALLOW = policy("opencode.p", decision("deny", "never", rule="NEVER", when="false"))
+PUBLISHES = 'contains(input.tool_input.command, "npm publish")'
 MODIFY = """
 modify contains {
 	"rule_id": "SAFE", "reason": "safer", "severity": "LOW", "updated_input": {"command": "echo %s"}
@@ -70,6 +72,44 @@ async def test_taking_files_away_switches_nothing_off(gone):
     made = await ask(bash("ls"))
     assert made["decision"] is None or made["decision"]["decision"] == "deny"
     assert made["exit"] != 0 or made["rules"][0]["rule_id"] == "NEVER"
+
+
+UNSEEN = [  # what the reader of commands lets through, and still changes the policies
+    "git checkout -q other",
+    "git switch -q other",
+    "git reset -q --hard other",
+    "git merge -q other",
+    "git cherry-pick other",
+    "git rebase -q other",
+    "sh ./clean.sh",
+    'x=46; rm -rf $(printf "\\\\$(printf %o $x)")cupcake',
+    "x=ekacpuc.; rm -rf $(rev <<< $x)",
+    "make -s wipe",
+]
+
+
+def run(command, folder):
+    """Run a command as an agent's shell does."""
+    who = {f"GIT_{role}_{key}": "a@localhost" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    subprocess.run(["bash", "-c", command], cwd=folder, env=os.environ | who, capture_output=True, check=True)
+
+
+@pytest.mark.claim("loosening-waits")
+@each_row("command", UNSEEN)
+async def test_what_the_reader_of_commands_does_not_see_loosens_nothing(command, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unseen") / "work"
+    rules = {"p": policy("opencode.p", decision("deny", "no", rule="NEVER", when=PUBLISHES))}
+    project(rules, folder=str(folder), trust=False)
+    plugin_folders.write(str(folder / "clean.sh"), "rm -rf .cupcake")
+    plugin_folders.write(str(folder / "Makefile"), "wipe:\n\t@rm -rf .cupcake")
+    run("git init -qb main && git add -A && git commit -qm a && git switch -qc other", folder)
+    run("rm -r .cupcake/policies && git add -A && git commit -qm b && git switch -q main", folder)
+    assert await verdict(bash("npm publish", cwd=str(folder))) == "deny"
+    assert await verdict(bash(command, cwd=str(folder))) == "allow"
+    run(command, folder)
+    assert not (folder / P).exists()
+    made = await ask(bash("npm publish", cwd=str(folder)))
+    assert made["decision"] is None or made["decision"]["decision"] == "deny"
 
 
 async def test_a_folder_that_is_gone_is_not_looked_for_further_up():

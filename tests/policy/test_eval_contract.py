@@ -299,14 +299,15 @@ def refusals():
 @pytest.mark.parametrize("verb", ["halt", "deny", "block"])
 def test_a_refusal_of_an_agents_own_tool_is_on_record(verb):
     project({"p": policy("opencode.p", decision(verb, "because", rule="R"))})
-    given = json.dumps(bash("ls secret"))
+    given = json.dumps(bash("curl --password hunter2 x"))
     command_line.run("eval", "--harness", "opencode", stdin=given)
     (record,) = refusals()
     assert record == {
         "attachment": "opencode:ses_1", "tool": "Bash", "format": "opencode", "verdict": "denied",
         "by": "policy:R .cupcake/policies/opencode/p.rego:8", "reason": "because", "outcome": "denied",
     }  # fmt: skip
-    assert "secret" not in command_line.ok("audit", "--json").out
+    assert "hunter2" not in command_line.ok("audit", "--json").out
+    assert f"in {os.getcwd()}: curl --password " in command_line.ok("audit", "--by", "policy:R").out
     assert command_line.ok("audit", "--verify").out == "1 record, the chain is intact\n"
 
 
@@ -318,11 +319,18 @@ def test_a_refusal_because_policies_are_broken_is_on_record():
     assert (record["tool"], record["by"], record["outcome"]) == ("bash", "policy:", "denied")
 
 
-def test_what_is_allowed_or_asked_about_leaves_no_record():
-    project({"p": policy("opencode.p", decision("ask", "sure?", when='input.args.command == "rm x"'))})
-    for command in ("ls", "rm x"):
+def test_what_is_asked_about_or_changed_is_on_record_and_what_is_allowed_is_not():
+    changing = 'modify contains {"rule_id": "M", "reason": "try", "updated_input": {"command": "make -n"}} if {%s}'
+    rules = decision("ask", "sure?", when='input.args.command == "rm x"') + changing % 'input.args.command == "make"'
+    project({"p": policy("opencode.p", rules)})
+    for command in ("ls", "rm x", "make"):
         command_line.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
-    assert refusals() == []
+    asked, modified = json.loads(command_line.ok("audit", "--json").out)
+    assert (asked["verdict"], asked["outcome"], asked["reason"]) == ("asked", "asked", "sure?")
+    assert asked["notes"] == [f"in {os.getcwd()}: rm x"]
+    assert (modified["verdict"], modified["reason"]) == ("modified", "try")
+    assert modified["notes"] == [f"in {os.getcwd()}: make", "changed to: make -n"]
+    assert command_line.ok("audit", "--by", "M", "--outcome", "modified").out.count("because: try") == 1
 
 
 def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
@@ -334,4 +342,4 @@ def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
     os.mkdir(database)
     done = command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
     assert json.loads(done.out)["decision"] == "deny"
-    assert "this refusal is not in the audit" in done.err
+    assert "this decision is not in the audit" in done.err

@@ -290,10 +290,10 @@ def had_a_say(record: Record, name: str) -> bool:
 
 
 def _names(who: str) -> set[str]:
-    """Return all names of a decider: for `policy:A,B FILE:3` (two rules and their place) also `policy`, `A` and `B`."""
+    """Return all names of a decider: for `policy:A,B FILE:3`, two rules, also `policy`, `A` and `policy:A`."""
     kind, _, own = who.partition(":")
     rules = own.partition(" ")[0]
-    return {who, kind, own, rules, *rules.split(",")}
+    return {who, kind, own, rules, *(name for rule in rules.split(",") for name in (rule, f"{kind}:{rule}"))}
 
 
 def digest_of(value: Any) -> str:

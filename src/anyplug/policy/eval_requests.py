@@ -15,20 +15,21 @@ import msgspec
 
 from anyplug.home.settings import PolicySettings
 from anyplug.policy import agent_replies
-from anyplug.policy.agent_events import BadEvent, parse
+from anyplug.policy.agent_events import BadEvent, Event, parse
 from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, NoPolicies
 from anyplug.policy.evaluation import Inquiry, Options, Outcome
-from anyplug.policy.event_log import Recordings
+from anyplug.policy.event_log import Recordings, without_secrets
 
 if TYPE_CHECKING:
     from anyplug.policy.signals import RunSignal
 
-REFUSING = frozenset({"halt", "deny", "block"})
+VERDICTS = {"halt": "denied", "deny": "denied", "block": "denied", "ask": "asked", "modify": "modified"}  # by verb
+LONGEST_SHOWN = 300  # characters of a command or path in the audit
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A refused tool of an agent's own, for the audit."""
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of an agent's own tool that policies refused, held or changed, for the audit."""
 
     harness: str
     session: str
@@ -36,13 +37,15 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Any
     by: str
     reason: str
+    verdict: str = "denied"
+    notes: tuple[str, ...] = ()
 
 
-RecordRefusal = Callable[[Refused], str]  # returns a warning if it could not be recorded
+RecordDecision = Callable[[Decided], str]  # returns a warning if it could not be recorded
 
 
-def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSignal | None" = None) -> "Desk":
-    """Return a desk for these settings; `record` writes refusals to the audit, `run` runs signals."""
+def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "Desk":
+    """Return a desk for these settings; `record` writes what is not simply allowed to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
     return Desk(engine, Recordings(home, settings.record_days), record)
 
@@ -51,7 +54,7 @@ class Desk:
     """Handles requests with one engine."""
 
     def __init__(
-        self, engine: Engine, recordings: Recordings | None = None, record: RecordRefusal = lambda _: ""
+        self, engine: Engine, recordings: Recordings | None = None, record: RecordDecision = lambda _: ""
     ) -> None:
         self._engine = engine
         self._recordings = recordings
@@ -111,7 +114,8 @@ class Desk:
         if self._recordings is not None:
             signals = None if answered is None else answered.values
             self._recordings.add(inquiry.event.harness, inquiry.given, decision, signals)
-        warning = self._recorded(inquiry, decision) if decision.verb in REFUSING else ""
+        is_told = VERDICTS.get(decision.verb) == "denied" or (decision.verb in VERDICTS and bool(decision.findings))
+        warning = self._recorded(inquiry, decision) if is_told else ""
         return {
             "exit": outcome.exit,
             "decision": outcome.answer,
@@ -139,13 +143,15 @@ class Desk:
         event, finding = inquiry.event, decision.findings[0] if decision.findings else None
         place = f"{finding.file}:{finding.row}" if finding is not None and finding.file else ""
         return self._record(
-            Refused(
+            Decided(
                 harness=event.harness,
                 session=event.session,
                 tool=event.tool or event.name,
                 arguments=event.given_input,
                 by=f"policy:{finding.rule_id if finding is not None else ''} {place}".strip(),
                 reason=decision.reason,
+                verdict=VERDICTS[decision.verb],
+                notes=_notes(event, decision),
             )
         )
 
@@ -163,7 +169,7 @@ class Desk:
         """Refuse because there is no decision."""
         given = event if isinstance(event, dict) else {}
         warning = self._record(
-            Refused(
+            Decided(
                 harness=harness,
                 session=_text(given, "session_id"),
                 tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
@@ -180,6 +186,22 @@ class Desk:
             "rules": [],
             "cached": False,
         }
+
+
+def _notes(event: Event, decision: Decision) -> tuple[str, ...]:
+    """Return where a call was to run and what it was about, and what a policy made of it, without secrets."""
+    notes = [f"in {event.cwd}: {_shown(event.given_input)}"]
+    if decision.verb == "modify":
+        notes.append(f"changed to: {_shown(decision.updated_input)}")
+    return tuple(notes)
+
+
+def _shown(arguments: Any) -> str:
+    """Return the command or the path among some arguments; of others, their names."""
+    given = without_secrets(arguments) if isinstance(arguments, dict) else {}
+    keys = ("command", "cmd", "file_path", "filePath", "path", "pattern", "url")
+    text = next((given[key] for key in keys if isinstance(given.get(key), str)), ", ".join(given))
+    return " ".join(text.split())[:LONGEST_SHOWN] or "-"
 
 
 def _text(request: dict[str, Any], key: str) -> str:

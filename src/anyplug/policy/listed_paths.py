@@ -113,8 +113,9 @@ class ListedPaths(Guarded):
         telling = [part for part in parts if len(word_patterns.known(part)) >= FEWEST_KNOWN]
         if given.startswith((syntax.UNKNOWN, MADE)) and not has_moved:
             path = given
-        return any(word_patterns.is_told(part, one) for part in telling for one in (stem, name)) and (
-            word_patterns.fits(path, place, removes=removes, has_dots=has_dots)
+        names = (stem.casefold(), name.casefold())
+        return any(word_patterns.is_told(part, one) for part in telling for one in names) and (
+            word_patterns.fits(path.casefold(), place.casefold(), removes=removes, has_dots=has_dots)
         )
 
     def is_argument(self, tool: str, key: str, text: str) -> bool:

@@ -19,7 +19,7 @@ from anyplug.policy.agent_events import Event
 from anyplug.policy.decisions import Finding
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, is_within, program_places
-from anyplug.policy.shell import substitutions, syntax, word_patterns
+from anyplug.policy.shell import program_texts, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Step
 from anyplug.policy.shell.line_changes import (
     READERS,
@@ -64,6 +64,10 @@ FEWEST_KNOWN: Final = 3  # characters next to an unknown value by which our prog
 GATES: Final = (".claude/settings.json", ".claude/settings.local.json", ".opencode", "opencode.json", "opencode.jsonc")
 TRUSTING: Final = frozenset({"trust", "init"})
 KILLING: Final = frozenset({"kill", "pkill", "killall", "skill", "killall5", "fuser"})
+SERVICES: Final = frozenset({"systemctl", "launchctl", "service", "supervisorctl", "pm2"})
+SERVING: Final = frozenset(  # what they are told to do to a program
+    {"stop", "kill", "disable", "mask", "restart", "unload", "bootout", "remove", "delete", "revert", "edit"}
+)
 FINDING: Final = frozenset({"pgrep", "pidof"})  # whose output names processes
 OUR_PROCESSES: Final = ("anyplug",)
 OUR_COMMAND: Final = "python3 -m anyplug serve"
@@ -206,10 +210,12 @@ class OwnFiles(Guarded):
             behind = words[step.start + 1 :]
             if self._uninstalls(step, line):
                 yield shown
-            is_unknown = word_patterns.is_unknown(step.program) or not step.program or step.program.startswith("$")
+            is_unknown = word_patterns.is_unknown(step.program) or step.program[:1] in {"", "$", "{"}
             if is_unknown and (_is_trusting(behind) or (is_mentioned and _is_changing(behind))):
                 yield shown
-            if self._kills(step, line, is_mentioned=is_mentioned):
+            if self._kills(step, line, is_mentioned=is_mentioned) or _runs_found(step, is_mentioned=is_mentioned):
+                yield shown
+            if _makes_our_name(step, line) or _runs_made(step, line):
                 yield shown
             if not is_mentioned:
                 continue
@@ -226,10 +232,13 @@ class OwnFiles(Guarded):
         """Whether a command ends our processes: by a pattern that fits them, or together with all others."""
         words = [word for word in step.words if not _SIGNAL.fullmatch(word)]
         finding_programs = FINDING | (SEARCHING if any(one.program == "ps" for one in line.steps) else set())
-        at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in KILLING | finding_programs), -1)
+        ending = KILLING | SERVICES | finding_programs
+        at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in ending), -1)
         if at < 0 or (at != step.start and step.program not in syntax.PREFIXES):
             return False
         name, behind = words[at].rpartition("/")[2], words[at + 1 :]
+        if name in SERVICES:
+            return is_mentioned and not SERVING.isdisjoint(behind)
         if name in finding_programs and not any(KILLING & set(one.words) for one in line.steps):
             return False
         if name == "killall5" or (name == "kill" and any(map(_ALL.fullmatch, step.words[at + 2 :]))):
@@ -314,6 +323,32 @@ def _ours(step: Step) -> list[str] | None:
         if runs or next(iter(rest), "") in CHANGING_OURS:
             return rest or ["-"]  # what is read from elsewhere, as by `xargs`, is unknown
     return None
+
+
+def _runs_found(step: Step, *, is_mentioned: bool) -> bool:
+    """Whether `find` or `xargs` runs a file that they find, in the way that our program is told to change something."""
+    at = next((at for at, word in enumerate(step.words) if word == "{}" or UNKNOWN in word[:1]), -1)
+    if at < 1 or step.program not in {"find", "fd", "xargs"}:
+        return False
+    behind = step.words[at + 1 :]
+    return _is_trusting(behind) or (is_mentioned and _is_changing(behind))
+
+
+def _runs_made(step: Step, line: CommandLine) -> bool:
+    """Whether a shell is fed a text that the line computes in a way that nobody can read."""
+    is_fed = step.program in syntax.SHELLS and all(word.startswith("-") for word in step.words[step.start + 1 :])
+    return is_fed and any(substitutions.MADE in text for text in line.printed)
+
+
+def _makes_our_name(step: Step, line: CommandLine) -> bool:
+    """Whether a program in another language is about our package, by whatever pieces it makes the name of."""
+    if not _PYTHON.fullmatch(step.program) and step.program not in told_texts.LANGUAGES:
+        return False
+    is_fed = len(step.words) == step.start + 1 or "-" in step.words
+    text = "\n".join((*step.words[step.start + 1 :], *(line.printed if is_fed else ())))
+    pieces = program_texts.pieces(text)
+    is_python = bool(_PYTHON.fullmatch(step.program))
+    return (is_fed and is_python and "anyplug" in text) or any(program_texts.composed(pieces, OURS))
 
 
 def _process_patterns(words: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from anyplug.model.errors import CODES, FAILED, UsageError
 
 SHOWN = 50  # records
 LARGEST_HEAD = 4096  # bytes read of a saved head
-OUTCOMES = ("done", "lost", *CODES)
+OUTCOMES = ("done", "lost", "asked", "modified", *CODES)
 SPAN = re.compile(r"(\d{1,6})([smhdw])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -31,7 +31,7 @@ def _audit(parser: Parser) -> Command:
         default="",
         choices=OUTCOMES,
         metavar="CODE",
-        help="only calls with this outcome: done, lost or an error code",
+        help="only calls with this outcome: done, lost, asked, modified or an error code",
     )
     parser.add_argument(
         "--by",
@@ -97,7 +97,7 @@ def _remarks(record: Record) -> list[str]:
     """Return which plugins led to a call, why it was refused, and who rewrote, annotated or skipped something."""
     return [
         *([f"called by: {' > '.join(record.callers)}"] if record.callers else []),
-        *([f"because: {record.reason}"] if record.verdict == "denied" else []),
+        *([f"because: {record.reason}"] if record.verdict in {"denied", "asked", "modified"} else []),
         *record.notes,
     ]
 

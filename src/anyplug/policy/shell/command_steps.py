@@ -16,10 +16,13 @@ import msgspec
 
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import substitutions, syntax, told_texts, word_patterns
-from anyplug.policy.shell.word_values import Values
+from anyplug.policy.shell.word_values import Values, is_composable
 from anyplug.policy.shell.working_folders import WorkingFolders
 
-REMOVERS: Final = frozenset({"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"})
+REMOVERS: Final = frozenset(
+    {"rm", "rmdir", "mv", "chmod", "chown", "chattr", "trash", "unlink", "shred", "rsync"}
+    | {"rename", "prename", "srm", "wipe", "rimraf", "trash-put"}
+)
 UNLINKING: Final = frozenset({"rm", "unlink", "rmdir"})  # they remove a link, not its target
 WRITERS: Final = frozenset(  # change the files that they name
     {"tee", "cp", "mv", "ln", "install", "dd", "truncate", "touch", "patch", "ed", "ex", "sponge", "link", *REMOVERS}
@@ -37,8 +40,9 @@ MOST_READ: Final = 64  # words fed to `xargs`
 MOST_TOLD: Final = 64  # texts that programs of one line are told to run
 DEEPEST_TOLD: Final = 3  # levels of texts in texts
 LONGEST_TOLD: Final = 16_384  # characters of such a text
+SPREADING: Final = frozenset({"xargs", "parallel", "rush"})  # run a command with what they read
 FEEDING: Final = frozenset(
-    {"xargs", "parallel", *syntax.SHELLS, "eval", "source", ".", *told_texts.LANGUAGES, *told_texts.EDITORS}
+    {*SPREADING, *syntax.SHELLS, "eval", "source", ".", *told_texts.LANGUAGES, *told_texts.EDITORS}
     | {*told_texts.MAKERS, *told_texts.SHELLED}
 )
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
@@ -46,6 +50,7 @@ _FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
 MOST_SHOWN: Final = 4  # words of a refused command
 _MODULE: Final = re.compile(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
+_NUMBERED: Final = re.compile(r"\{\d+\}")  # of `parallel`: one of several lists
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = re.compile(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
 _ATTACHED: Final = re.compile(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
@@ -77,6 +82,7 @@ class Step:
         self.folder = folder
         self.links = links or {}  # created earlier in the line: where they lead
         self.raw: list[str] = []  # its words with their brackets, which `words` has as patterns
+        self.given: Sequence[str] = ()  # its words as they are written: a quoted `$` means something in other languages
         self.has_output = False  # of another command among its words
         self.read: list[str] = []  # files behind `<`
         self.at = 0  # its index among the line's commands
@@ -102,10 +108,13 @@ class Step:
     def removed(self) -> list[str]:
         """Return what a removing command removes: not the places where it only puts something."""
         named = [word for word in self.words[self.start + 1 :] if word and not word.startswith("-")]
-        has_option = any(word.startswith(("-t", "--t", "--del", "-T", "--no-t")) for word in self.words)
-        if self.program not in {"mv", "rsync"} or has_option or len(named) < 2:  # noqa: PLR2004
+        is_synced = self.program == "rsync"
+        options = ("--del",) if is_synced else ("-t", "--t", "-T", "--no-t")
+        has_option = any(word.startswith(options) for word in self.words)
+        if self.program not in {"mv", "rsync"} or (has_option and not is_synced) or len(named) < 2:  # noqa: PLR2004
             return self.targets()
-        gone = named[:-1] if self.program == "mv" or "--remove-source-files" in self.words else []
+        gone = named[:-1] if not is_synced or "--remove-source-files" in self.words else []
+        gone += named[-1:] if is_synced and has_option else []
         return [place for word in gone for place in self.places(word)]
 
     def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
@@ -181,9 +190,10 @@ class Step:
         targets, last = (named, ".") if len(named) == 1 else (named[:-1], named[-1] if named else "")
         place = os.path.normpath(os.path.join(self.folder, expanded(last, self.folder)))
         links = {}
+        is_exact = self.words[self.start + 1 : self.start + 2] == [told_texts.MOUNTED] or not os.path.isdir(place)
         for target in targets:
             name = os.path.basename(target.rstrip(os.sep)) or os.curdir
-            link = os.path.join(place, name) if len(named) != 2 or os.path.isdir(place) else place  # noqa: PLR2004
+            link = place if is_exact and len(named) == 2 else os.path.join(place, name)  # noqa: PLR2004
             links[os.path.normpath(link)] = self.where(target)
         return {link: target for link, target in links.items() if link != target and not is_within(target, link)}
 
@@ -237,7 +247,8 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
                 raw, whole = whole, list(map(word_patterns.simplified, whole))
                 step = Step(whole, writes, _changed_folder(whole, place), links, known)
                 step.raw = raw
-                step.has_output = bool(simple.marked)
+                step.given = written
+                step.has_output = bool(simple.marked or simple.marked_writes)
                 step.read = [part for word in simple.reads for part in values.of(word)]
                 step.at = at
                 here.append(step)
@@ -283,7 +294,10 @@ def _told(step: Step, line: Line) -> Iterator[str]:
     ):
         yield from line.printed
     is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
-    yield from told_texts.of(step.raw or step.words, step.folder, line.printed if is_fed and not is_module else ())
+    fed = line.printed if is_fed and not is_module else ()
+    yield from told_texts.of(step.raw or step.words, step.folder, fed)
+    if any("$" in word for word in step.given) and any(map(told_texts.is_language, names)):
+        yield from told_texts.of(step.given, step.folder, fed)
     yield from _aliased(step, line)
 
 
@@ -328,8 +342,11 @@ def may_write(step: Step) -> bool:
 
 def _with_input(words: list[str], printed: list[str]) -> list[str]:
     """Add what `xargs` reads to the words that it runs: what the line prints, or else an unknown word."""
-    if not words or words[0].rpartition("/")[2] not in {"xargs", "parallel"}:
+    if not words or words[0].rpartition("/")[2] not in SPREADING:
         return words
+    if any(map(_NUMBERED.search, words)):
+        made = substitutions.MADE if is_composable(words) else syntax.UNKNOWN
+        words = [_NUMBERED.sub(made, word) for word in words]
     has_ends = not {"-0", "--null"}.isdisjoint(words)  # a zero byte that `printf` prints is `?` here
     read = [part for text in printed for part in (text.replace("?", " ") if has_ends else text).split()]
     at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)

@@ -24,6 +24,7 @@ _VALUED: Final = re.compile(  # long options whose value is the next word
 )
 _LOADED: Final = re.compile(r"(?:-o|-O|--output(?:-document)?|--out)(?:=(.*))?", re.DOTALL)
 _FOLDER: Final = re.compile(r"(?:--output-dir|--directory-prefix|--dir)(?:=(.*))?|-[A-Za-z]*P(.*)|-d(.*)", re.DOTALL)
+_STOWING: Final = re.compile(r"-(?:-(?=.{2}))?(dir|target|[dt])(?:=?(.+))?", re.DOTALL)
 _URL: Final = re.compile(r"[a-z]+://|/")
 
 
@@ -37,7 +38,9 @@ class Put(NamedTuple):
 def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
     """Yield what a command puts where; `places` returns the paths that a word leads to."""
     found = [
-        at for at, word in enumerate(words) if (name := _name(word)) in COPIERS or name in LOADERS or name == "git"
+        at
+        for at, word in enumerate(words)
+        if (name := _name(word)) in COPIERS or name in LOADERS or name in {"git", "stow"}
     ]
     for at in found[:MOST_PROGRAMS]:
         rest = list(words[at + 1 :])
@@ -48,6 +51,8 @@ def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[P
             yield from _copied(name, rest, places)
         elif name in LOADERS:
             yield from _loaded(name, rest, places)
+        elif name == "stow":
+            yield from _stowed(rest, places)
         else:
             yield from _cloned(rest, places)
 
@@ -88,9 +93,11 @@ def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
                 into += [value] if word[valued] == "t" else []
         else:
             named.append(word)
-    if name in {"cpio", "pax"}:
+    if name == "pax" and any(re.match(r"-\w*r\w*w|-\w*w\w*r", word) for word in rest):
+        into, named, has_parents = named[-1:], named[:-1], True
+    elif name in {"cpio", "pax"}:
         into = [word for word in named[-1:] if name == "cpio" or len(named) > 1] or ["."]
-        named = ["."] if name == "cpio" and any(re.match(r"-[a-zA-Z]*p", word) for word in rest) else []
+        named = ["."] if name == "cpio" and any(re.match(r"-\w*p", word) for word in rest) else []
     if name == "rclone":
         named = named[1:]
     if not into:
@@ -168,6 +175,24 @@ def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
     for folder in folders or ["."]:
         for place in places(folder):
             yield from (Put("", os.path.join(place, each)) for each in (*(names if is_saved else ()), *files) if each)
+
+
+def _stowed(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
+    """Yield what `stow` links from the folders of packages into another one, above theirs by default."""
+    told = {"d": ".", "t": ""}
+    named: list[str] = []
+    at = 0
+    while at < len(rest):
+        found = _STOWING.fullmatch(rest[at])
+        if found is None:
+            named += [rest[at]] if not rest[at].startswith("-") else []
+        else:
+            at += found[2] is None
+            told[found[1][0]] = "".join(rest[at : at + 1]) if found[2] is None else found[2]
+        at += 1
+    into = told["t"] or os.path.join(told["d"], "..")
+    sources = (path for word in named for path in places(os.path.join(told["d"], word)))
+    yield from (Put(source, place) for source in sources for place in places(into))
 
 
 def _cloned(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:

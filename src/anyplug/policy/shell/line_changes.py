@@ -37,13 +37,42 @@ READERS: Final = frozenset(
 READING_GIT: Final = frozenset(  # and those that do not change the files in the folder
     {"status", "diff", "log", "show", "blame", "grep", "ls-files", "branch", "add", "commit", "push", "fetch", "tag"}
 )
-LISTING: Final = frozenset({"find", "fd", "ls"})  # what they list, `xargs` can remove
+UPDATING_GIT: Final = frozenset(  # put other files into the folder
+    {
+        "am", "apply", "checkout", "checkout-index", "cherry-pick", "clean", "merge", "pull", "read-tree", "rebase",
+        "reset", "restore", "revert", "stash", "switch",
+    }
+)  # fmt: skip
+SPARING: Final = frozenset(("sparse-checkout", each) for each in ("set", "add", "reapply", "init"))
+PATCHING_GIT: Final = frozenset(  # print a patch
+    {"diff", "show", "log", "format-patch", "stash", "diff-tree", "diff-index", "diff-files", "cat-file"}
+)
+VERSIONING: Final = {  # commands of other version control that remove or restore files
+    "hg": {"purge", "clean", "revert"}, "sl": {"purge", "clean", "revert"}, "svn": {"revert"}, "jj": {"restore"},
+    "bzr": {"clean-tree", "revert"}, "fossil": {"clean", "revert", "extras"},
+}  # fmt: skip
+RUNNING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})  # of `find`
+LISTING: Final = frozenset({"find", "fd", "ls", "tree", "du", "locate"})  # what they list, `xargs` can remove
 SEARCHING: Final = frozenset({"grep", "rg", "ag", "egrep", "fgrep"})
 AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
 PACKERS: Final = {"zip": re.compile(r"-[A-Za-z]*m|--move$"), "7z": re.compile(r"-sdel$"), "rar": re.compile(r"m[fr]?$")}
 SQUEEZERS: Final = frozenset({"gzip", "gunzip", "bzip2", "xz", "zstd", "lz4", "compress"})  # put another file in place
+MIRRORS: Final = {  # with what makes them remove files that the other side does not have
+    "rclone": re.compile(r"sync|bisync|move|moveto|purge|delete|rmdirs"),
+    "aws": re.compile(r"--delete|mv|rm"),
+    "gsutil": re.compile(r"-\w*d\w*|mv|rm"),
+    "gcloud": re.compile(r"--delete-unmatched-destination-objects|mv|rm"),
+    "azcopy": re.compile(r"--delete-destination.*|remove"),
+    "s3cmd": re.compile(r"--delete-removed|mv|del|rm"),
+    "mc": re.compile(r"--remove|mv|rm"),
+    "unison": re.compile(r"-?-(?:force|prefer|batch|auto).*"),
+    "lftp": re.compile(r".*mirror.*--?(?:delete|e\b).*"),
+}
 MOUNTERS: Final = frozenset({"mount", "umount", "bindfs", "fusermount"})  # hide what lies in a folder, or show it
-FOLLOWED: Final = LISTING | SEARCHING | SQUEEZERS | MOUNTERS | unpacking.UNPACKERS | {"git", "rclone", *PACKERS}
+FOLLOWED: Final = LISTING | SEARCHING | SQUEEZERS | MOUNTERS | unpacking.UNPACKERS | {"git", *MIRRORS, *PACKERS}
+TEXTUAL: Final = frozenset(
+    {"ssh", "man", "gh", "alias", "docker", "podman", "apt", "apt-get", "brew"}
+)  # run no words here
 MOST_BEFORE: Final = 12  # words before a program that another one runs
 NOWHERE: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})  # where writing changes no file
 UNKNOWN: Final = syntax.UNKNOWN  # also stands for the value of a variable that the line does not set
@@ -64,6 +93,12 @@ MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
 _HIDDEN: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _LISTS_FILES: Final = re.compile(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 _MAGIC: Final = re.compile(r"^:(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
+_GIT_PLACE: Final = re.compile(
+    r"(?:GIT_(DIR|WORK_TREE)|(?:--|core\.)(git-dir|work-?tree))(?:=([\s\S]*))?", re.IGNORECASE
+)
+_TRYING: Final = frozenset({"--check", "--stat", "--numstat", "--summary", "--cached", "--dry-run"})  # change no files
+_RENAMING: Final = re.compile(r"--(?:strip|transform|xform|one-top)|-s")  # of `tar`
+_DOTTED: Final = re.compile(r"dotglob|glob_?dots|GLOBIGNORE=|\*\(\w*D", re.IGNORECASE)
 _SED_WRITING: Final = re.compile(r"[wW][ \t]*(?=[^\s])")
 _ONLY_GLOBS: Final = re.compile(r"(?:\./)?[*?]+")
 _AWK_CHANGING: Final = re.compile(r"[>|@]|system|^-[ifodp]|^--")
@@ -140,9 +175,10 @@ class CommandLine:
         self._guarded = guarded
         self.folder = folder
         self._is_inner = is_inner  # its texts are parsed by the line that contains it
-        self._has_dots = "dotglob" in line  # then * also matches names with a leading dot
+        self._has_dots = bool(_DOTTED.search(line))  # then * also matches names with a leading dot
         reading = command_steps.read(line, starts or [folder], self._is_near)
         self.steps = reading.steps
+        self.printed = reading.printed  # what its commands may be fed
         self._is_sure = reading.is_sure
         self._reading = reading
         self._is_fed = self._is_feeding()
@@ -152,10 +188,13 @@ class CommandLine:
         """Return whether a command that writes gets its files from another command."""
         is_writing = any(may_write(step) or any(map(word_patterns.is_unknown, step.writes)) for step in self.steps)
         has_output = any(step.has_output for step in self.steps)
+        is_finding = any(step.program in {"find", "fd"} for step in self.steps)
         return any(
-            (step.program in {"xargs", "parallel"} and not _feeds_reader(step))
+            (step.program in command_steps.SPREADING and not _feeds_reader(step))
             or (may_write(step) and (step.has_output or (has_output and any(UNKNOWN in one for one in step.words))))
             or (is_writing and step.program == "while" and "read" in step.words)
+            or (is_writing and step.program in {"mapfile", "readarray"})
+            or (step.has_output and is_finding and any(map(word_patterns.is_unknown, step.writes)))
             for step in self.steps
         )
 
@@ -166,7 +205,8 @@ class CommandLine:
         yield from self._guarded.also_changed(self)
         words = [word for step in self.steps for word in step.words]
         for step in self.steps:
-            yield from (path for path in self._removed(_unprefixed(step)) if self._holds(path))
+            for each in (step, *_inner(step)):
+                yield from (path for path in self._removed(each) if self._holds(path))
             targets = unpacking.targets(step.words, step.folder, self.text, words)
             yield from (path for path in targets if self._guarded.is_replaced(resolved(path, self.folder)))
             if step.writes or may_write(step):
@@ -212,16 +252,28 @@ class CommandLine:
 
     def _repacked(self, step: Step) -> Iterator[destinations.Put]:
         """Yield what a `tar` extracts where, if another one of the line may pack it."""
-        if step.program not in unpacking.UNPACKERS:
+        if step.program not in unpacking.UNPACKERS or not unpacking.extracts(step.words[step.start :]):
             return
-        others = (one for one in self.steps if one.program in unpacking.UNPACKERS and one.words != step.words)
-        for packing in itertools.islice(others, MOST_PACKED):
+        packers = unpacking.UNPACKERS | {"zip"}
+        others = (
+            one
+            for one in self.steps
+            if one.words != step.words and (one.program in packers or git_command(one.words)[0] == "archive")
+        )
+        is_renamed = any(map(_RENAMING.match, step.words))
+        for packing, into in itertools.product(
+            itertools.islice(others, MOST_PACKED), unpacking.folders(step.words, step.folder)
+        ):
             for base in unpacking.folders(packing.words, packing.folder):
-                for word in packing.words[1:]:
+                named = [word for word in packing.words[1:] if not word.startswith("-")]
+                named = [word for word in named if os.path.lexists(resolved(word, base))]
+                if packing.program == "git":
+                    named = named or ["."]
+                for word in named:
                     source = resolved(word, base)
-                    if not word.startswith("-") and os.path.lexists(source):
-                        for into in unpacking.folders(step.words, step.folder):
-                            yield destinations.Put(source, os.path.normpath(os.path.join(into, word)))
+                    yield destinations.Put(source, os.path.normpath(os.path.join(into, word)))
+                    if is_renamed:
+                        yield destinations.Put(source, into)
 
     def _is_put(self, put: destinations.Put) -> bool:
         """Return whether something that is copied, or something in it, gets a protected path."""
@@ -261,15 +313,55 @@ class CommandLine:
         lists = step.name in LISTING or (step.name in SEARCHING and _LISTS_FILES.search(" ".join(step.words)))
         if lists and step.name in SEARCHING and self._guarded.has_known_contents:
             lists = self._is_found([word for word in step.words[1:] if not word.startswith("-")][:1], step.folder)
-        if lists and (self._is_fed or _find_changes(step)):
+        is_printed = "-printf" in step.words and any(one.program in syntax.SHELLS for one in self.steps)
+        if lists and (self._is_fed or is_printed or _find_changes(step)):
             yield from (start for start in _started(step) if not self._looks_elsewhere(step, start))
         if step.name == "git":
             yield from _removed_by_git(step, self._guarded)
             yield from self._listed_by_git(step)
+            yield from self._brought_by_git(step)
+        yield from self._patched_by_git(step)
+        if step.program in VERSIONING and (commands := VERSIONING[step.program] & set(step.words)):
+            at = min(map(step.words.index, commands))
+            yield from [place for word in step.words[at + 1 :] if word[0] != "-" for place in step.places(word)] or [
+                step.folder
+            ]
         if _packs_away(step) or step.program in MOUNTERS:
             yield from step.targets()
-        if step.program == "rclone" and not {"sync", "move", "purge", "delete"}.isdisjoint(step.words):
-            yield from (place for word in step.words[2:] for place in step.places(word))
+        if step.program in MIRRORS and any(map(MIRRORS[step.program].fullmatch, step.words[1:])):
+            yield from (place for word in step.words[1:] for place in step.places(word))
+
+    def _brought_by_git(self, step: Step) -> Iterator[str]:
+        """Yield the folder whose files git puts there from a repository that is not the folder's own."""
+        if git_command(step.words)[0] not in UPDATING_GIT:
+            return
+        told = dict[str, str]()
+        for word, following in ((a, b) for one in self.steps for a, b in itertools.pairwise([*one.words, ""])):
+            if found := _GIT_PLACE.fullmatch(word):
+                told[found[1] or found[2]] = following if found[3] is None else found[3]
+        work = told.get("WORK_TREE") or told.get("work-tree") or told.get("worktree") or ""
+        tree = step.where(work or ".")
+        there = next((f"{b}/.git" for a, b in itertools.pairwise(step.words) if a == "-C" and work), "")
+        folder = told.get("DIR") or told.get("git-dir") or there
+        if folder and step.where(folder) != os.path.join(tree, ".git"):
+            yield tree
+
+    def _patched_by_git(self, step: Step) -> Iterator[str]:
+        """Yield what a patch may change that git makes and another command of the line applies."""
+        at = next((at for at, word in enumerate(step.words) if word.rpartition("/")[2] in {"patch", "git"}), -1)
+        is_git = at >= 0 and step.words[at].endswith("git")
+        command, rest = git_command(step.words[at:]) if is_git else ("patch" if at >= 0 else "", step.words[at + 1 :])
+        if command not in {"patch", "apply", "am"} or not _TRYING.isdisjoint(rest):
+            return
+        named = [word for word in (*rest, *step.read) if word[:1] != "-" and not word_patterns.is_unknown(word)]
+        named = [word for word in named if not any(char in word for char in syntax.GLOBS)]
+        files = set(map(step.where, named)) - {step.folder}
+        for one in self.steps:
+            command, told = git_command(one.words)
+            if one.program == "git" and command in PATCHING_GIT and not (files and files.isdisjoint(one.writes)):
+                specs = told[told.index("--") + 1 :] if "--" in told else told
+                found = [place for word in specs if not word.startswith("-") for place in one.places(word)]
+                yield from [place for place in found if "--" in told or os.path.lexists(place)] or [one.folder]
 
     def _listed_by_git(self, step: Step) -> list[str]:
         """Return the folder whose files git tells to a command that changes them."""
@@ -386,15 +478,20 @@ def _told(step: Step) -> list[str]:
     return [place for word in named for place in step.places(word)]
 
 
-def _unprefixed(step: Step) -> Step:
-    """Return a command without what stands before it: variables, words such as `then`, and programs such as `sudo`."""
+def _inner(step: Step) -> Iterator[Step]:
+    """Yield a command without what stands before it: variables, `then`, `sudo`; and what `find` runs."""
     words, at = step.words, step.start
     while at < len(words) and words[at] in KEYWORDS:
         at += 1
-    if at < len(words) and words[at].rpartition("/")[2] in syntax.PREFIXES:
+    name = words[at].rpartition("/")[2] if at < len(words) else ""
+    if name and name not in READERS | FOLLOWED | TEXTUAL:
         behind = range(at + 1, min(len(words), at + MOST_BEFORE))
         at = next((number for number in behind if words[number].rpartition("/")[2] in FOLLOWED), at)
-    return step if not at else Step(words[at:], step.written, step.folder, step.links)
+    if at:
+        yield Step(words[at:], step.written, step.folder, step.links)
+    for start in (at for at, word in enumerate(words) if name in LISTING and word in RUNNING):
+        told = itertools.takewhile(lambda word: word not in {";", "+"}, words[start + 1 :])
+        yield Step(list(told), [], step.folder, step.links)
 
 
 def _packs_away(step: Step) -> bool:
@@ -518,8 +615,7 @@ def _find_changes(step: Step) -> bool:
         return False
     if "-delete" in words:
         return True
-    runs = {"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}
-    return any(word in runs and not _is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
+    return any(word in RUNNING and not _is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
 
 
 def _is_reader(words: Sequence[str]) -> bool:
@@ -540,12 +636,13 @@ def git_command(words: Sequence[str]) -> tuple[str, list[str]]:
     return (words[at], list(words[at + 1 :])) if at < len(words) else ("", [])
 
 
-def _removed_by_git(step: Step, guarded: Guarded) -> list[str]:
+def _removed_by_git(step: Step, guarded: Guarded) -> list[str]:  # noqa: C901 - one branch for each command
     """Return the places whose files a git command removes, or puts others in the place of."""
     command, rest = git_command(step.words)
     told = rest[rest.index("--") + 1 :] if "--" in rest else []
     options = rest[: rest.index("--")] if "--" in rest else rest
-    named = [word for at, word in enumerate(options) if not word.startswith("-") and options[at - 1 : at] != ["-e"]]
+    valued = {"-e", "-m", "--message"}
+    named = [word for at, word in enumerate(options) if word[:1] != "-" and not (at and options[at - 1] in valued)]
     short = "".join(word[1:] for word in options if word.startswith("-") and not word.startswith("--"))
     at = next((step.words[at + 1] for at, word in enumerate(step.words[:-1]) if word == "-C"), "")
     folder = resolved(expanded(at, step.folder), step.folder)
@@ -572,8 +669,12 @@ def _removed_by_git(step: Step, guarded: Guarded) -> list[str]:
         places = [] if "--cached" in options else [*named, *told]
     elif command == "checkout-index":
         places = ["."] if "a" in short or "--all" in options else [*named, *told]
-    elif command == "sparse-checkout" and named[:1] in (["set"], ["add"], ["reapply"]):
+    elif (command, *named[:1]) in SPARING or (command == "switch" and "--orphan" in options):
         places = ["."]
+    elif command == "read-tree":
+        places = ["."] if "u" in short else []
+    elif command == "worktree" and named[:1] in (["remove"], ["move"]):
+        places = named[1:2]
     else:
         return []
     found = [resolved(expanded(_MAGIC.sub("", place, count=1), folder), folder) for place in places]

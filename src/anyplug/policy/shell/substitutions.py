@@ -18,9 +18,12 @@ LOCATING: Final = frozenset({"which", "command", "type", "whereis"})
 PASSING: Final = frozenset({"cat", "head", "tail", "sort", "uniq", "tee", "xargs"})  # print what they read
 FOLLOWING: Final = frozenset({"readlink", "realpath"})
 TRANSFORMING: Final = frozenset(
-    {"awk", "base32", "base64", "cut", "fold", "gawk", "openssl", "paste", "perl", "rev", "sed", "tac", "tr", "xxd"}
-)
-COMPUTED: Final = frozenset({"rev", "tr", "base64", "xxd"})  # whose output is computed here
+    {
+        "awk", "base32", "base64", "bunzip2", "cut", "fold", "gawk", "gunzip", "gzip", "openssl", "paste", "perl",
+        "rev", "sed", "tac", "tr", "uudecode", "xxd", "xz", "zcat", "zlib-flate", "zstd",
+    }
+)  # fmt: skip
+CUTTING: Final = frozenset({"cut", "paste"})  # make nothing that is not in their input
 NO_TEXT: Final = range(0xD800, 0xE100)  # surrogates, and the parser's own marks
 LONGEST: Final = 4096  # characters that are computed with
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|u([0-9a-fA-F]{1,4})|([\s\S]))")
@@ -28,6 +31,7 @@ _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "c": "", "a": "
 _DIRECTIVE: Final = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z]))")
 _RANGE: Final = re.compile(r"(.)-(.)", re.DOTALL)
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_REPLACING: Final = re.compile(r"s([/|,#!@])([\w .,:=@#%-]*)\1([\w .,:=@#%/-]*)\1(g?)")  # a script of `sed`
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}\s*){4,}")
 
 
@@ -106,6 +110,17 @@ def decoded(text: str) -> list[str]:
     return [one for one in found if one.isprintable() or "\n" in one]
 
 
+def wide(text: str) -> str:
+    """Return what `powershell -EncodedCommand` makes of a text; empty if it is not encoded."""
+    if not _BASE64.fullmatch(text):
+        return ""
+    try:
+        made = base64.b64decode(text).decode("utf-16-le")
+    except ValueError:
+        return ""
+    return made if made.isascii() else ""
+
+
 def _character(found: re.Match[str]) -> str:
     two, octal, four, letter = found.groups()
     if letter:
@@ -133,6 +148,9 @@ def transformed(name: str, words: Sequence[str], text: str) -> str:
         return "\n".join(line[::-1] for line in body.split("\n"))
     if name == "tr" and MADE not in text:
         return _translated(words[1:], body)
+    scripts = [word for word in words[1:] if word not in {"-e", "-E", "-r"}]
+    if name == "sed" and len(scripts) == 1 and (found := _REPLACING.fullmatch(scripts[0])) and "." not in found[2]:
+        return "\n".join(line.replace(found[2], found[3], -1 if found[4] else 1) for line in body.split("\n"))
     if name in {"base64", "xxd"} and any(word.startswith(("-d", "--d", "-r")) for word in words):
         return next(iter(decoded(body)[1:]), MADE)
     return MADE if name in TRANSFORMING else UNKNOWN

@@ -27,11 +27,23 @@ _KNOWN_OUTPUT: Final = re.compile("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
     map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
 )  # have special meanings here
-SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh", "yash"})
+SHELLS: Final = frozenset(  # or so similar that programs and files stand in the same places
+    {
+        "sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh", "yash", "csh", "tcsh", "nu", "xonsh",
+        "elvish", "pwsh", "powershell", "pwsh.exe", "powershell.exe",
+    }
+)  # fmt: skip
+SUBSCRIPTING: Final = frozenset(  # builtins that expand `a[$(…)]` even if it is quoted
+    {
+        "test", "[", "[[", "printf", "declare", "typeset", "local", "export", "readonly", "unset", "read", "let",
+        "mapfile", "readarray", "wait", "getopts",
+    }
+)  # fmt: skip
 TEXT_RUNNERS: Final = frozenset(  # run their arguments or input as shell commands
     {
-        ".", "at", "batch", "crontab", "entr", "expect", "flock", "nsenter", "parallel", "runuser", "screen", "script",
-        "socat", "source", "ssh", "su", "systemd-run", "tmux", "trap", "unshare", "watch",
+        ".", "at", "batch", "concurrently", "crontab", "entr", "expect", "flock", "hyperfine", "nodemon", "nsenter",
+        "parallel", "runuser", "screen", "script", "socat", "source", "ssh", "su", "systemd-run", "tmux", "trap",
+        "unshare", "watch", "watchexec", "yarn",
     }
 )  # fmt: skip
 PREFIXES: Final = frozenset(  # run the words after them
@@ -40,6 +52,7 @@ PREFIXES: Final = frozenset(  # run the words after them
         "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
+PACKAGED: Final = frozenset({"npx", "bunx", "pnpx", "npm", "pnpm", "bun", "uvx", "pipx"})  # run programs of packages
 MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
 READS: Final = 24  # times that each character is read on average before parsing is given up
 FREE: Final = 262_144  # characters that are read in any case
@@ -73,6 +86,7 @@ _INSIDE: Final = re.compile(
     re.DOTALL,
 )
 _SPLITTING: Final = re.compile(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
+_SUBSCRIPT: Final = re.compile(r"\[[^\]]*(?:\$\(|`)")
 _BACKTICKED: Final = re.compile(rf"(?:{_ESCAPED}|[^`\\])*")
 _DELIMITER: Final = re.compile(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
 _WORD: Final = re.compile(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
@@ -170,11 +184,15 @@ def _scripts(simple: Simple) -> list[str]:
     has_prefix = words[start : start + 1] and words[start] in PREFIXES
     for number, word in enumerate(simple.words if has_prefix else ()):
         if split := _SPLITTING.fullmatch(word):
-            return [" ".join((split[1] or split[2] or "", *simple.words[number + 1 :]))]
+            return [" ".join((split[1] or split[2] or "", *simple.words[number + 1 :])).replace(r"\_", " ")]
+    if words[start : start + 1] and words[start] in SUBSCRIPTING:
+        return [word for word in simple.words[start + 1 :] if _SUBSCRIPT.search(word)]
     at = next((at for at, word in enumerate(words) if word in SHELLS), -1)
     flags = [number for number, word in enumerate(words) if 0 <= at < number and word.startswith("-") and "c" in word]
     scripts = [simple.words[flags[0] + 1]] if flags and flags[0] + 1 < len(words) else []
-    if any(word in SHELLS or word in TEXT_RUNNERS for word in (words if has_prefix else words[start : start + 1])):
+    scripts += [text for text in map(substitutions.wide, scripts) if text]
+    is_carried = has_prefix or (words[start : start + 1] and words[start] in PACKAGED)
+    if any(word in SHELLS or word in TEXT_RUNNERS for word in (words if is_carried else words[start : start + 1])):
         scripts += [word for word in simple.words[start + 1 :] if any(char in word for char in " \t\n;:")]
     return list(dict.fromkeys(scripts))
 
@@ -231,6 +249,7 @@ class _Line:
             self._word[-1] = "*"
         elif inner.opened_by:
             choices = [*(word.translate(_HIDDEN) for word in words), *(() if inner.opened_by == "@" else (UNKNOWN, ""))]
+            choices += ["*"] if inner.opened_by == "*" else []  # as zsh reads *(D)
             self._word[-1] = f"{{{','.join(choices)}}}" if len(choices) > 1 else "".join(choices)
             self._has_braces = True
 

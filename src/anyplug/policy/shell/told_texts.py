@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from anyplug.policy.shell import sed_scripts
+from anyplug.policy.shell import program_texts, sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
@@ -27,11 +27,13 @@ MAKERS: Final = frozenset({"make", "gmake", "just"})
 SHELLED: Final = frozenset(
     {"sqlite3", "psql", "mysql", "mariadb", "gdb", "lldb", "lftp", "ftp", "less", "man", "duckdb"}
 )
+CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+MOUNTED: Final = "-sfT"  # how `ln` is told to make a link that stands for a folder in a container
 SHORT_OPTIONS: Final = {  # that take a command
     "tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", "git": "xOu", "npm": "c", "npx": "c", "pnpm": "c",
 }  # fmt: skip
 CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
-MOST_STRINGS: Final = 64  # of one program
+MOST_NAMES: Final = 512  # of a folder, that the pieces of a program are compared with
 MOST_BEFORE: Final = 12  # words before a program that another one runs
 LONGEST_NAME: Final = 256  # characters of a text that is looked for as a file
 LONGEST: Final = 4096  # characters of a text in another language
@@ -46,10 +48,6 @@ _SETTING: Final = re.compile(
     r"pager|editor|command|program|cmd|helper|driver|external|textconv|clean|smudge|process|fsmonitor|hook",
     re.IGNORECASE,
 )
-_STRING: Final = re.compile(
-    r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|\b(?:qw|qx|q|qq)\s*[({\[<|/]([^)}\]>|/]*)|%[wx][({\[]([^)}\]]*)""",
-    re.DOTALL,
-)
 _AWK_COMMAND: Final = re.compile(
     r"""\|&?\s*"((?:\\.|[^"\\])*)"|"((?:\\.|[^"\\])*)"\s*\|&?|system\s*\(\s*"((?:\\.|[^"\\])*)\""""
 )
@@ -58,9 +56,12 @@ _SED_ACTION: Final = re.compile(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
 _SHELLED: Final = re.compile(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
 _MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
 _REMOVING: Final = re.compile(
-    r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copytree|cpSync|cp_r", re.IGNORECASE
+    r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copy_?tree|cpSync|cp_r", re.IGNORECASE
 )
-_PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]-]*(?:/[\w.@%+~*?\[\]-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
+_CONTAINER_FLAG: Final = re.compile(
+    r"-[itdPqT]+|--(?:rm|init|privileged|read-only|detach|interactive|tty|publish-all|quiet|no-healthcheck|no-deps|build)"
+)
+_PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]{},-]*(?:/[\w.@%+~*?\[\]{},-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
 
 
 def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[str]:
@@ -70,12 +71,19 @@ def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[s
             yield found[1]
     start = next((at for at, word in enumerate(words) if "=" not in word or word.startswith("-")), len(words))
     for at in range(start, min(len(words), start + MOST_BEFORE)):
-        yield from _of_program(list(words[at:]), folder, fed)
+        yield from _of_program(list(words[at:]), folder, fed, [word.partition("=")[2] for word in words[:start]])
         if _name(words[start]) not in CARRYING:
             break
 
 
-def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[str]:  # noqa: C901 - one for each language
+def is_language(name: str) -> bool:
+    """Whether a program reads texts in another language."""
+    return name in LANGUAGES or name in AWKS or bool(PYTHON.fullmatch(name))
+
+
+def _of_program(  # noqa: C901 - one branch for each language
+    words: list[str], folder: str, fed: Sequence[str], variables: Sequence[str]
+) -> Iterator[str]:
     name, rest = _name(words[0]), words[1:]
     yield from _options(name, rest)
     if UNKNOWN in name:
@@ -91,15 +99,16 @@ def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[s
     elif name in AWKS:
         for word in rest:
             yield from _awk(word, folder)
+        yield from _composed("awk 1 >", " ".join(rest), folder)
     elif name in EDITORS or name in SHELLED:
-        quoted = (found for text in (*rest, *fed) for found in _STRING.finditer(text[:LONGEST]))
-        yield from itertools.islice(
-            (text for one in quoted for text in one.groups() if text and " " in text), MOST_STRINGS
-        )
+        quoted = (text for given in (*rest, *fed) for text in program_texts.strings(given[:LONGEST]))
+        yield from itertools.islice((text for text in quoted if " " in text), program_texts.MOST_STRINGS)
         texts = [word.removeprefix("+").removeprefix("--cmd=") for word in (*rest, *fed)]
         yield from (found[1] for text in texts for found in _SHELLED.finditer(text[:LONGEST]))
         for text in texts if name in EDITORS else ():
             yield from (f"{name} {_globbing(word)}" for word in text.split()[1:] if " " in text)
+    elif name in CONTAINERS:
+        yield from _contained(rest)
     elif name in MAKERS:
         for text in (*rest, *fed):
             yield from (found[1] for found in _MADE_BY_MAKE.finditer(text))
@@ -112,9 +121,11 @@ def _of_program(words: list[str], folder: str, fed: Sequence[str]) -> Iterator[s
             module = rest[at].partition("m")[2]
             yield shlex.join([*([module] if module else ()), *rest[at + 1 :]])
     if PYTHON.fullmatch(name) or name in LANGUAGES:
+        whole = " ".join((*variables, *rest, *fed))[:LONGEST]
         for text in (*rest, *fed):
             if any(char in text for char in " ('\"`"):
                 yield from _strings(name, text[:LONGEST], folder)
+        yield from _composed("rm -r" if _REMOVING.search(whole) else name, whole, folder)
 
 
 def _options(name: str, rest: Sequence[str]) -> Iterator[str]:
@@ -148,6 +159,34 @@ def _git(rest: Sequence[str]) -> Iterator[str]:
             yield word.removeprefix("ext::").replace("% ", " ").replace("%20", " ")
 
 
+def _contained(rest: Sequence[str]) -> Iterator[str]:
+    """Yield what runs in a container, with the folders that it shares as links to them."""
+    at = next((at for at, word in enumerate(rest) if word in {"run", "create"}), len(rest)) + 1
+    before, first = [], "cd / && "
+    while at < len(rest) and rest[at].startswith("-"):
+        option, equals, value = rest[at].partition("=")
+        is_flag = bool(_CONTAINER_FLAG.fullmatch(option))
+        value = value if equals or is_flag else "".join(rest[at + 1 : at + 2])
+        at += 1 if equals or is_flag else 2
+        source = target = mode = ""
+        if option in {"-v", "--volume"}:
+            source, _, target = value.partition(":")
+            target, _, mode = target.partition(":")
+        elif option == "--mount":
+            told = dict(part.partition("=")[::2] for part in value.split(","))
+            source = told.get("source") or told.get("src") or ""
+            target = told.get("target") or told.get("dst") or told.get("destination") or ""
+            mode = "ro" if {"readonly", "ro"} & set(told) else ""
+        elif option in {"-w", "--workdir"}:
+            first = f"cd {shlex.quote(value)} && "
+        elif option == "--entrypoint":
+            rest = [*rest[: at + 1], value, *rest[at + 1 :]]
+        if target and "ro" not in mode.split(",") and source[:1] in "./~$":
+            before.append(f"ln {MOUNTED} {shlex.quote(source)} {shlex.quote(target)}; ")
+    if rest[at + 1 :]:
+        yield f"{''.join(before)}{first}{shlex.join(rest[at + 1 :])}"
+
+
 def _setting(key: str, value: str) -> Iterator[str]:
     if key.lower().startswith("alias."):
         yield value[1:] if value.startswith("!") else f"git {value}"
@@ -168,17 +207,18 @@ def _awk(program: str, folder: str) -> Iterator[str]:
     program = program[:LONGEST]
     yield from (next(filter(None, found.groups()), "") for found in _AWK_COMMAND.finditer(program))
     yield from (f"awk 1 > {shlex.quote(found[1])}" for found in _AWK_WRITES.finditer(program))
-    strings = [found[2] for found in _STRING.finditer(program) if found[2]][:MOST_STRINGS]
+    strings = program_texts.strings(program)
     yield from _files("awk 1", strings, folder)
     yield from _joined("awk 1 >" if ">" in program else "awk 1", strings, folder)
 
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     """Yield the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
-    found = [next(filter(None, one.groups()), "") for one in _STRING.finditer(program)][:MOST_STRINGS]
-    yield from (text for text in found if " " in text)
-    if len(found) > 1:
-        yield shlex.join(found)
+    for texts in program_texts.readings(program):
+        yield from (text for text in texts if " " in text)
+        if len(texts) > 1:
+            yield shlex.join(texts)
+    found = program_texts.strings(program)
     yield from _files(name, found, folder)
     yield from _joined(name, found, folder)
     if _REMOVING.search(program):
@@ -193,12 +233,23 @@ def _joined(name: str, texts: Sequence[str], folder: str) -> Iterator[str]:
     yield from (f"{name} {shlex.quote(text)}" for text in made if len(text) < LONGEST_NAME and _is_there(text, folder))
 
 
+def _composed(name: str, program: str, folder: str) -> Iterator[str]:
+    """Return files in a folder whose names a program can put together of its words."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+    except (OSError, ValueError):
+        return
+    made = program_texts.composed(program_texts.pieces(program), names)
+    yield from (f"{name} {shlex.quote(text)}" for text in made)
+
+
 def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iterator[str]:
     for text in texts:
         if _PATH.fullmatch(text) or (
             text and "\0" not in text and len(text) < LONGEST_NAME and _is_there(text, folder)
         ):
-            yield f"{name} {shlex.quote(text)}"
+            yield f"{name} {_globbing(text) if '{' in text else shlex.quote(text)}"
 
 
 def _is_there(text: str, folder: str) -> bool:
@@ -206,8 +257,8 @@ def _is_there(text: str, folder: str) -> bool:
 
 
 def _globbing(word: str) -> str:
-    """Quote a word, except for its globs."""
-    return "".join(char if char in "*?[]" else shlex.quote(char) for char in word)
+    """Quote a word, except for its globs and braces."""
+    return "".join(char if char in "*?[]{}," else shlex.quote(char) for char in word)
 
 
 def _name(word: str) -> str:

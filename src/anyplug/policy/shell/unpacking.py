@@ -21,7 +21,7 @@ MOST_BEFORE: Final = 4  # words before a program's name, such as `sudo`
 _EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x|--(?:extract|get)$")
 _LISTING_ZIP: Final = re.compile(r"-[A-Za-z]*[lvptZz]")
 _INTO: Final = re.compile(r"(?:-C|-d|-o(?=.)|--directory=?|--cd=?)(.*)", re.DOTALL)
-_FILE: Final = re.compile(r"(?:-[A-Za-z]*f|--file=|--patch=|--input=|-i)(.+)", re.DOTALL)
+_FILE: Final = re.compile(r"(?:-[A-Za-z]*f|--file=|--patch=|--input=|-i|if=)(.+)", re.DOTALL)
 _PATCHED: Final = re.compile(
     r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|(?:rename|copy) (?:from|to))[ \t]+(.+)$", re.MULTILINE
 )
@@ -51,6 +51,11 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
         if not members:  # for an unreadable archive, only its folder is known
             yield from places
             yield from (os.path.join(into, "settings.json") for into in places if os.path.basename(into) == ".claude")
+
+
+def extracts(words: Sequence[str]) -> bool:
+    """Whether a command unpacks an archive, and does not only list it."""
+    return bool(words) and _extracts(_name(words[0]), list(words[1:]))
 
 
 def _name(word: str) -> str:

@@ -37,6 +37,7 @@ _REFERENCE: Final = re.compile(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-]))")
 _BRACED: Final = re.compile(r"(!?)(\w+|[@*?$!-])(\[[^\]]*\])?([\s\S]*)")
 _SLICE: Final = re.compile(r":\s*\(?(-?\d+)\)?\s*(?::\s*\(?(-?\d+)\)?)?\s*")
 _KEY: Final = re.compile(r"\[[^\]]*\]=")
+_PIECE: Final = re.compile(r"[\w.]+")
 _LITERALS: Final = re.compile(rf"[^{UNKNOWN}{MADE}*?\[\]${{}}/]+")
 
 
@@ -70,13 +71,18 @@ class Values:
         made = self.of(word)
         if ASSIGNMENT.match(word):
             return made
-        return list(dict.fromkeys(part for one in made for part in (one.split() or [one])))
+        return list(dict.fromkeys(part for one in made for part in (self._split(one) or [one])))
 
     def first_words(self, word: str) -> list[list[str]]:
         """Return what the first word of a command may become: each value is a program with its own words."""
         if "$" not in word or ASSIGNMENT.match(word):
             return [[one] for one in self.words(word)]
-        return [one.split() or [one] for one in self.of(word)]
+        return [self._split(one) or [one] for one in self.of(word)]
+
+    def _split(self, value: str) -> list[str]:
+        """Split a value at blanks, and at what the line sets IFS to."""
+        marks = "".join(self._known.get("IFS", ()))
+        return value.translate(dict.fromkeys(map(ord, marks), " ")).split()
 
     def of(self, word: str, depth: int = DEEPEST) -> list[str]:
         """Return the values that a word may have."""
@@ -110,8 +116,11 @@ class Values:
             name = words[start].rpartition("/")[2] if start < len(words) else ""
             if name in substitutions.PRINTING:
                 last = self.of(substitutions.printed(words[start:]).rstrip("\n"))
-            elif last and one.before.strip() == "|" and name in substitutions.COMPUTED:
+            elif last and one.before.strip() == "|" and name in substitutions.TRANSFORMING:
+                pieces = [piece for text in last for piece in _PIECE.findall(text)]
                 last = [substitutions.transformed(name, words[start:], text) for text in last]
+                if name in substitutions.CUTTING and not is_composable(pieces):
+                    last = [UNKNOWN]
             elif not (last and name in substitutions.PASSING):
                 last = []
             found += last
@@ -198,6 +207,8 @@ class Values:
             return [MADE]
         if name in SHELL_NAMES:
             return ["bash"]
+        if name == "IFS":
+            return [" "]
         if name in TELLING and (value := os.path.expanduser("~") if name == "HOME" else os.environ.get(name, "")):
             return [value]
         return [UNKNOWN]
