@@ -1,4 +1,8 @@
-"""Audit records of agents' own tools that policies refused, with `anyplug eval` or through the daemon."""
+"""Audit records of what policies decided about agents' own tools, with `anyplug eval` or through the daemon.
+
+Recorded are refusals, questions and changes; what is simply allowed only where the settings ask for it: anyplug does
+not run these tools, and an agent calls many.
+"""
 
 import os
 import time
@@ -9,40 +13,53 @@ from anyplug.home.database import Store
 from anyplug.home.settings import Home, Settings
 from anyplug.model.errors import StoreError
 from anyplug.model.untrusted_text import for_people
-from anyplug.policy.eval_requests import RecordRefusal, Refused
+from anyplug.policy.eval_requests import Decided, RecordDecision
 
 UNGUESSABLE = 8  # bytes of a record's id
+LONGEST_PATH = 1_000  # characters
 LONGEST = 200  # characters of a name that the agent sent
+ENDS = {  # by a policy's verb: verdict and outcome; all others refuse
+    "allow": ("allowed", "allowed"),
+    "modify": ("allowed", "allowed"),
+    "ask": ("asked", "needs_answer"),
+}
 LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote the agent
 
 
-def recorder(home: Home, settings: Settings) -> RecordRefusal:
-    """Return a function that records refusals in the home's audit. The database is open only while one is written."""
+def recorder(home: Home, settings: Settings) -> RecordDecision:
+    """Return a function that records decisions in the home's audit. The database is open only while one is written."""
     store = Store(home.store)
     trail = Audit(store, home.second_head(settings))
 
-    def record(refused: Refused) -> str:
+    def record(made: Decided) -> str:
+        if made.verb == "allow" and not settings.audit.agent_calls:
+            return ""
+        verdict, outcome = ENDS.get(made.verb, ("denied", "denied"))
         at = time.time_ns() // 1000
         try:
-            arguments = audit_log.digest_of(refused.arguments)
+            arguments = audit_log.digest_of(made.arguments)
         except (TypeError, ValueError, RecursionError):
             arguments = ""
         entry = Record(
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
-            attachment=for_people(f"{refused.harness}:{refused.session}"[:LONGEST]),
-            tool=for_people(refused.tool)[:LONGEST],
-            format=refused.harness,
+            attachment=for_people(f"{made.harness}:{made.session}"[:LONGEST]),
+            agent=made.harness,
+            project=for_people(made.project[:LONGEST_PATH]),
+            tool=for_people(made.tool)[:LONGEST],
+            format=made.harness,
             arguments=arguments,
-            verdict="denied",
-            by=refused.by,
-            reason=refused.reason[:LONGEST_REASON],
-            outcome="denied",
+            verdict=verdict,
+            by=made.by,
+            reason=made.reason[:LONGEST_REASON],
+            notes=("a policy changed the arguments",) if made.verb == "modify" else (),
+            notes_by=(made.by,) if made.verb == "modify" else (),
+            outcome=outcome,
         )
         try:
             trail.end(entry)
         except StoreError as error:
-            return f"warning: this refusal is not in the audit: {error.message}"
+            return f"warning: this decision is not in the audit: {error.message}"
         finally:
             store.close()
         return ""

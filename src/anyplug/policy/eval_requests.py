@@ -27,22 +27,24 @@ if TYPE_CHECKING:
 REFUSING = frozenset({"halt", "deny", "block"})
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A refused tool of an agent's own, for the audit."""
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision about a tool of an agent's own, for the audit."""
 
     harness: str
     session: str
+    project: str
     tool: str
     arguments: Any
+    verb: str  # as policies call it; empty if there is no decision, which refuses
     by: str
     reason: str
 
 
-RecordRefusal = Callable[[Refused], str]  # returns a warning if it could not be recorded
+RecordDecision = Callable[[Decided], str]  # returns a warning if it could not be recorded
 
 
-def desk(home: str, settings: PolicySettings, record: RecordRefusal, run: "RunSignal | None" = None) -> "Desk":
-    """Return a desk for these settings; `record` writes refusals to the audit, `run` runs signals."""
+def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "Desk":
+    """Return a desk for these settings; `record` writes decisions to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
     return Desk(engine, Recordings(home, settings.record_days), record)
 
@@ -51,7 +53,7 @@ class Desk:
     """Handles requests with one engine."""
 
     def __init__(
-        self, engine: Engine, recordings: Recordings | None = None, record: RecordRefusal = lambda _: ""
+        self, engine: Engine, recordings: Recordings | None = None, record: RecordDecision = lambda _: ""
     ) -> None:
         self._engine = engine
         self._recordings = recordings
@@ -111,7 +113,8 @@ class Desk:
         if self._recordings is not None:
             signals = None if answered is None else answered.values
             self._recordings.add(inquiry.event.harness, inquiry.given, decision, signals)
-        warning = self._recorded(inquiry, decision) if decision.verb in REFUSING else ""
+        is_about_tool = inquiry.event.name == "PreToolUse"
+        warning = self._recorded(inquiry, decision) if is_about_tool or decision.verb in REFUSING else ""
         return {
             "exit": outcome.exit,
             "decision": outcome.answer,
@@ -139,11 +142,13 @@ class Desk:
         event, finding = inquiry.event, decision.findings[0] if decision.findings else None
         place = f"{finding.file}:{finding.row}" if finding is not None and finding.file else ""
         return self._record(
-            Refused(
+            Decided(
                 harness=event.harness,
                 session=event.session,
+                project=event.cwd,
                 tool=event.tool or event.name,
                 arguments=event.given_input,
+                verb=decision.verb,
                 by=f"policy:{finding.rule_id if finding is not None else ''} {place}".strip(),
                 reason=decision.reason,
             )
@@ -163,11 +168,13 @@ class Desk:
         """Refuse because there is no decision."""
         given = event if isinstance(event, dict) else {}
         warning = self._record(
-            Refused(
+            Decided(
                 harness=harness,
                 session=_text(given, "session_id"),
+                project=_text(given, "cwd"),
                 tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
                 arguments=given.get("args", given.get("tool_input")),
+                verb="",
                 by="policy:",
                 reason=lines[0] if lines else "",
             )

@@ -38,6 +38,7 @@ READING_OURS: Final = frozenset(
         "list", "ls", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status", "ps", "completion",
     }
 )  # fmt: skip
+CHANGING_WORDS: Final = {"jobs": ("--c",), "audit": ("prune", "--reseal")}  # with which these change something
 READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "replay"})
 CHANGING_OURS: Final = frozenset(  # the others, by which our program is recognised behind unknown words
     {
@@ -394,4 +395,5 @@ def _only_looks(words: list[str]) -> bool:
         return True
     if words[at] == "policy":
         return len(words) > at + 1 and words[at + 1] in READING_POLICY
-    return words[at] in READING_OURS and not any(word.startswith("--c") for word in words if words[at] == "jobs")
+    changing = CHANGING_WORDS.get(words[at], ())
+    return words[at] in READING_OURS and not any(word.startswith(changing) for word in words if changing)

@@ -209,6 +209,7 @@ class Session:
         """Refuse decisions about trust to an agent bound by policies, and to whatever it started."""
         options = self.options
         decides = options.named in DECIDING or (options.named == "policy" and options.action in {"trust", "init"})
+        decides = decides or (options.named == "audit" and (options.action == "prune" or options.reseal))
         if not decides or (options.named == "serve" and options.linger and not options.http):  # as `mcp` starts it
             return
         from anyplug.policy import bound_agents  # only needed for decisions
