@@ -74,7 +74,7 @@ def trust_for_codex() -> None:
 
 def test_claude_code_starts_the_server_and_forgets_it(run: Run):
     run("anyplug", "connect", "claude", "--yes")
-    assert re.search(r"^anyplug: anyplug mcp --resident - .*Connected", run("claude", "mcp", "list"), re.MULTILINE)
+    assert re.search(r"^anyplug: \S*anyplug mcp --resident - .*Connected", run("claude", "mcp", "list"), re.MULTILINE)
     kept = json.loads(Path("~/.claude.json").expanduser().read_text())  # the client has written much to it by now
     assert len(kept) > 1
     run("anyplug", "connect", "claude", "--remove", "--yes")

@@ -104,7 +104,8 @@ async def _call_here(session: Session, host: "Host", name: str, words: list[str]
     given = arguments(words, session.options.args, tool.input_schema if tool else None)
     stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
     try:
-        result = await host.call(name, given, attachment=terminal_attachment(session))
+        with session.progress(f"running {name}"):
+            result = await host.call(name, given, attachment=terminal_attachment(session))
     finally:
         stop()
     return report(session, result)
