@@ -285,6 +285,29 @@ def test_the_programs_own_grammar_knows_eval_too():
     assert "--harness" in command_line.ok("eval", "--help").out
 
 
+async def test_codex_gets_only_answers_that_it_obeys():
+    patch = "*** Begin Patch\n*** Update File: locked.txt\n@@\n-a\n+b\n*** End Patch"
+    body = decision("ask", "sure?", rule="Q", when='contains(input.tool_input.command, "push")')
+    body += decision("deny", "locked", when='input.tool_name == "Edit"; endswith(input.tool_input.file_path, ".txt")')
+    changed = 'modify contains {"rule_id": "M", "reason": "quieter", "updated_input": {"command": "ls -q"}} '
+    body += changed + 'if input.tool_input.command == "ls"\n'
+    project({"p": policy("claude.p", body)}, harness="claude")
+
+    def about(tool, command, name="PreToolUse"):
+        made = {"hook_event_name": name, "session_id": "s", "cwd": os.getcwd(), "turn_id": "t"}
+        return {**made, "tool_name": tool, "tool_input": {"command": command}}
+
+    def said(made):
+        return made["hookSpecificOutput"]
+
+    assert said(await answer(about("Bash", "git push"), "codex"))["permissionDecision"] == "deny"
+    assert "Codex cannot ask" in said(await answer(about("Bash", "git push"), "codex"))["permissionDecisionReason"]
+    assert said(await answer(about("Bash", "ls"), "codex"))["updatedInput"] == {"command": "ls -q"}
+    assert await answer(about("Bash", "pwd"), "codex") == {}
+    assert said(await answer(about("apply_patch", patch), "codex"))["permissionDecisionReason"] == "locked"
+    assert (await ask({"hook_event_name": "Nothing"}, "codex"))["exit"] == 2
+
+
 # Refusals on record
 
 

@@ -47,7 +47,9 @@ def _connect(parser: Parser) -> Command:
     parser.rest.add_argument(
         "--surface", choices=SURFACES, help="offer all tools, or three tools that find and call them"
     )
-    parser.rest.add_argument("--policy", action="store_true", help="OpenCode: apply your policies to its own tools")
+    parser.rest.add_argument(
+        "--policy", action="store_true", help="opencode, claude, codex: apply your policies to its own tools"
+    )
     parser.rest.add_argument(
         "--global", dest="everywhere", action="store_true", help="with --policy: in all projects, not only in this one"
     )
@@ -75,9 +77,12 @@ def connect(session: Session) -> int:
     if options.everywhere and not options.policy:
         raise UsageError("--global needs --policy", "without --project, a connection is for all projects")
     if options.policy:
-        from anyplug.frontends.cli.connect_policy import gate  # only needed for OpenCode
+        from anyplug.frontends.cli.connect_policy import gate  # only needed for policies
 
-        return gate(session)
+        home = find_home(options.home).path
+        return gate(
+            session, [*_program(by_name=options.by_name), *(["--home", home] if home != usual_home().path else [])]
+        )
     if options.client is None:
         return _list(session)
     client = _client(options.client)
