@@ -242,9 +242,9 @@ class Session:
         if not self.options.quiet:
             terminal.say(*lines)
 
-    def progress(self, what: str) -> "AbstractContextManager[None]":
+    def progress(self, what: str) -> "AbstractContextManager[progress.Say]":
         """Show the person what is being done inside, as long as it lasts."""
-        return nullcontext() if self.options.quiet else progress.shown(what)
+        return nullcontext(lambda _: None) if self.options.quiet else progress.shown(what)
 
     def warn(self, text: str) -> None:
         """Warn the person."""

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from anyplug.frontends.cli import render
@@ -22,16 +22,19 @@ PLAIN_TURNS = "|/-\\"
 ERASE = "\r\x1b[K"
 
 
+Say = Callable[[str], None]  # changes what the line says
+
+
 @contextmanager
-def shown(what: str) -> Iterator[None]:
+def shown(what: str) -> Iterator[Say]:
     """Report on the work inside, if a person is watching."""
     is_nested = render.before_line is not render.nothing
     if is_nested or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield
+        yield lambda _: None
         return
     line = _Line(for_people(what))
     try:
-        yield
+        yield line.say
     finally:
         line.end()
 
@@ -46,6 +49,9 @@ class _Line:
         render.before_line = self.erase
         self._thread = threading.Thread(target=self._turn, daemon=True)
         self._thread.start()
+
+    def say(self, what: str) -> None:
+        self._what = for_people(what)
 
     def end(self) -> None:
         self._over.set()
