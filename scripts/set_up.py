@@ -36,7 +36,8 @@ def main() -> None:
         install(line, *HASHED, LOCKED)
     with shown("installing anyplug"):
         run([PYTHON, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--editable", "."])
-    if subprocess.run([PYTHON, "-m", "anyplug.runtime.processes.toolchain"], check=False).returncode:
+    has_node = [PYTHON, "-m", "anyplug.runtime.processes.toolchain"]
+    if subprocess.run(has_node, stdout=subprocess.DEVNULL, check=False).returncode:
         with shown("installing Node, because there is none here that is new enough"):
             run([PYTHON, "-m", "pip", "install", "--quiet", *HASHED, NODE])
     print(f"set up in {time.monotonic() - began:.0f} s", file=sys.stderr)
