@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyplug import __version__
 from anyplug.call.consent import Attachment
 from anyplug.formats import registry
-from anyplug.frontends.cli import demo_picture, progress, render
+from anyplug.frontends.cli import demo_picture
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.describe_plugin import TIERS
 from anyplug.frontends.cli.parsing import Command, Parser
@@ -71,8 +71,7 @@ def demo(session: Session) -> int:
         folder = scratch.folder().path
         root = os.path.join(folder, "plugins")
         shutil.copytree(_examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
-        with session.progress("starting the example plugins") as say:
-            results, as_expected = anyio.run(_show, console, root, os.path.join(folder, "home"), say)
+        results, as_expected = anyio.run(_show, session, console, root, os.path.join(folder, "home"))
     finally:
         scratch.close()
     if options.svg:
@@ -85,10 +84,9 @@ def demo(session: Session) -> int:
     return DONE if as_expected else FAILED
 
 
-async def _show(console: "Console", root: str, home: str, say: progress.Say) -> tuple[list[Result], bool]:
+async def _show(session: Session, console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
     """Find, refuse, approve, call, notice a change, verify; return the results, and whether all went as expected."""
     async with Host(roots=[root], home=home, watch=False) as host:
-        render.before_line()
         console.print(f"[bold]anyplug {__version__}[/] found {len(host.plugins)} plugins\n")
         console.print(_plugins_table(host))
         console.print(f"\n[dim]{LEGEND}[/]")
@@ -96,15 +94,15 @@ async def _show(console: "Console", root: str, home: str, say: progress.Say) -> 
         refused = await host.call(name, arguments)
         console.print(f"\nBefore it is approved, [bold]{name}[/] answers: [yellow]{_text(refused)}[/]")
         console.print("Approving all of them, for this demo.\n")
-        for number, entry in enumerate(host.plugins, 1):
-            say(f"approving {entry.name} ({number} of {len(host.plugins)})")
-            await host.approve(entry.plugin)
         attachment = Attachment("demo", yes=True, shows_panels=False)
         results = []
-        for number, (called, given, _) in enumerate(CALLS, 1):
-            say(f"calling {called} ({number} of {len(CALLS)})")
-            results.append(await host.call(called, given, attachment=attachment))
-        render.before_line()
+        with session.progress("") as say:
+            for number, entry in enumerate(host.plugins, 1):
+                say(f"approving {entry.name} ({number} of {len(host.plugins)})")
+                await host.approve(entry.plugin)
+            for number, (called, given, _) in enumerate(CALLS, 1):
+                say(f"calling {called} ({number} of {len(CALLS)})")
+                results.append(await host.call(called, given, attachment=attachment))
         console.print(_results_table(results))
         with open(os.path.join(root, EDITED, "main.py"), "a", encoding="utf-8") as file:
             file.write("\n# one more line\n")
