@@ -4,7 +4,7 @@ READY := .venv/.ready
 SDK_COPIES := examples/careful/anyplug_ext.py examples/pomodoro/anyplug_ext.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture docs lock setup clean
+.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture wheel docs lock setup clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,20 +55,19 @@ rego-fuzz: setup ## compare every Rego builtin with OPA's on N random calls (nee
 docs: setup ## write the generated pages of docs/reference
 	$(BIN)/python scripts/generate_docs.py
 
-picture: setup ## draw docs/demo.svg
+wheel: setup ## build the package into dist
+	$(BIN)/python -m hatchling build -t wheel
+
+picture: setup ## draw docs/demo.svg, in motion
 	$(BIN)/anyplug demo --svg docs/demo.svg
 
 setup: $(READY) $(SDK_COPIES) ## create .venv from the locked requirements
 
 # Node is the system's where it is new enough, else the one from PyPI.
 $(READY): pyproject.toml requirements/dev.txt requirements/node.txt
-	$(PYTHON) scripts/need_python.py
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
-	$(BIN)/python -m anyplug.runtime.processes.toolchain || \
-		$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/node.txt
-	touch $(READY)
+	@$(PYTHON) scripts/need_python.py
+	@$(PYTHON) scripts/set_up.py
+	@touch $(READY)
 
 # As scripts/copy_sdk.py does when the package is built or installed; here for when the SDK has changed since.
 $(SDK_COPIES): src/anyplug/ext/__init__.py

@@ -227,10 +227,15 @@ MEANINGS = {
     "HttpSettings.receive_s": "Seconds that a request may take to arrive, head and body.",
     "HttpSettings.grace_s": "Seconds that running calls get when the server stops.",
     "Settings.policy": "How [policies](policies.md) are applied, `[policy]`; see below.",
-    "Settings.audit": "Where the head of the audit chain is stored, `[audit]`; see below.",
+    "Settings.audit": "What the [audit](../how-to/audit.md) records and keeps, `[audit]`; see below.",
     "AuditSettings.second_head": "A file outside the home folder for a second copy of the sealed head of the [audit "
     "chain](../explanation/audit-chain.md#the-sealed-head), for example on another disk. The usual home folder has "
     "one in `$XDG_STATE_HOME/anyplug` by default.",
+    "AuditSettings.keep_days": "Remove records older than this many days, when a host starts and every day after. `0` "
+    "keeps all. [The rest can still be verified](../how-to/audit.md#remove-old-records).",
+    "AuditSettings.keep_mb": "Remove the oldest records beyond this many megabytes, at the same times. `0` keeps all.",
+    "AuditSettings.agent_calls": "Also record the calls of agents' own tools that policies simply allow. Refusals, "
+    "questions and changes are recorded in any case.",
     "PolicySettings.fail_mode": "What happens if policies cannot decide about a call: they are broken, one of them "
     "fails, or a signal or the program does not answer. `closed` refuses the call, `open` lets it pass and records "
     "that in the audit trail.",

@@ -109,7 +109,7 @@ class Terminal:
 
     def __init__(self, *words: str, stdout: int | None = None) -> None:
         self._words, self._stdout = words, stdout
-        self.seen = ""
+        self.raw = ""
         self.code = -1
 
     def __enter__(self) -> Self:
@@ -136,6 +136,25 @@ class Terminal:
                 self._process.kill()
                 self._process.wait()
             os.close(self._master)
+
+    @property
+    def seen(self) -> str:
+        """What is shown and stays: without colours, and without lines that reported progress and were erased."""
+        lasting = re.sub(r"\r\x1b\[K(?:[\u2800-\u28ff] [^\r\n]*)?", "", self.raw)
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lasting).replace("\r\n", "\n")
+
+    def shows(self, text: str) -> None:
+        """Wait until something is shown, if only for a moment."""
+        until = time.monotonic() + PATIENCE_S
+        while text not in self.raw:
+            assert time.monotonic() < until, f"waited for {text!r}, saw {self.raw!r}"
+            self._read(0.1)
+
+    def stays_silent(self, seconds: float) -> None:
+        """See that nothing is shown for some time."""
+        while self._read(0):
+            pass
+        assert not self._read(seconds), self.raw
 
     def sees(self, text: str) -> str:
         """Wait until something is shown."""
@@ -184,7 +203,7 @@ class Terminal:
             if error.errno != errno.EIO:  # nobody has the other end open any more
                 raise
             return False
-        self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace")).replace("\r\n", "\n")
+        self.raw += data.decode(errors="replace")
         return bool(data)
 
 

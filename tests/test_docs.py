@@ -158,7 +158,7 @@ class Reader:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._home = folder
         self._here = folder / "work"
-        programs = folder / ".bin"  # only the program itself, and not all of the virtual environment's
+        programs = folder / ".local" / "bin"  # only the program itself, and not all of the virtual environment's
         programs.mkdir(parents=True)
         self._here.mkdir()
         (programs / "anyplug").symlink_to(Path(sys.executable).parent / "anyplug")

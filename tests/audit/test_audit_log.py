@@ -16,6 +16,7 @@ import pytest
 import processes
 from anyplug.audit import audit_log
 from anyplug.audit.audit_log import Audit, Record
+from anyplug.audit.sealed_head import Head
 from anyplug.home import database, journal, process_identity
 from anyplug.home.database import Store
 from anyplug.model.errors import StoreError
@@ -198,8 +199,8 @@ def test_records_are_read_newest_last_and_chosen_by_plugin_and_tool(trail):
     write(trail, 5)
     assert [item.number for item in trail.records()] == [1, 2, 3, 4, 5]
     assert [item.number for item in trail.records(limit=2)] == [4, 5]
-    assert [item.record.tool for item in trail.records(tool="t3")] == ["t3"]
-    assert trail.records(plugin="other") == []
+    assert [item.record.tool for item in trail.records(lambda record: record.tool == "t3")] == ["t3"]
+    assert trail.records(lambda record: record.plugin == "other") == []
 
 
 @pytest.mark.parametrize(
@@ -836,3 +837,38 @@ def test_the_newest_records_are_read_without_the_others(trail, path):
         trail.end(begun(str(number), outcome="done"))
     spoil(path, "UPDATE audit SET record = 7 WHERE number < 15")  # reading one of these would raise
     assert [kept.number for kept in trail.records(limit=3)] == [18, 19, 20]
+
+
+def test_a_forged_or_missing_start_is_reported_and_a_dying_removal_is_not(tmp_path):
+    store = Store(str(tmp_path / "anyplug.db"))
+    trail = Audit(store)
+    for number in range(1, 7):
+        trail.end(Record(call=str(number), at=float(number), attachment="a", tool="t", outcome="done"))
+    head = (tmp_path / "audit-head").read_bytes()
+    store.run("DELETE FROM audit WHERE number < 6")  # by somebody else
+    (tmp_path / "audit-start").write_bytes(head)  # a head is no start
+    reasons = [place.reason for place in trail.verify()[1]]
+    assert reasons == [
+        "the records 1 to 5 are missing",
+        f"{tmp_path}/audit-start was not sealed by this home, or was changed",
+    ]
+    store.close()
+
+    store = Store(str(tmp_path / "other" / "anyplug.db"))
+    trail = Audit(store)
+    for number in range(1, 7):
+        trail.end(Record(call=str(number), at=float(number), attachment="a", tool="t", outcome="done"))
+    early = trail.head()
+    ((own,),) = store.rows("SELECT hash FROM audit WHERE number = 3")
+    trail.heads.begin_after(Head(3, own, 0.0))  # as a process that dies before its transaction ends
+    assert trail.verify() == (6, [])
+    assert trail.remove_old(before=100.0, by="person") == 5  # the newest stays
+    assert trail.verify() == (2, [])
+    trail.end(Record(call="8", at=200.0, attachment="a", tool="t", outcome="done"))
+    assert trail.remove_old(largest=500, by="host") == 2
+    assert trail.verify() == (2, [])
+    ((_, told),) = [(place.number, place.reason) for place in trail.verify(early)[1]]
+    assert "cannot be compared" in told
+    os.unlink(tmp_path / "other" / "audit-start")
+    assert [place.reason for place in trail.verify()[1]] == ["the records 1 to 7 are missing"]
+    store.close()

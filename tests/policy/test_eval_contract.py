@@ -285,6 +285,29 @@ def test_the_programs_own_grammar_knows_eval_too():
     assert "--harness" in command_line.ok("eval", "--help").out
 
 
+async def test_codex_gets_only_answers_that_it_obeys():
+    patch = "*** Begin Patch\n*** Update File: locked.txt\n@@\n-a\n+b\n*** End Patch"
+    body = decision("ask", "sure?", rule="Q", when='contains(input.tool_input.command, "push")')
+    body += decision("deny", "locked", when='input.tool_name == "Edit"; endswith(input.tool_input.file_path, ".txt")')
+    changed = 'modify contains {"rule_id": "M", "reason": "quieter", "updated_input": {"command": "ls -q"}} '
+    body += changed + 'if input.tool_input.command == "ls"\n'
+    project({"p": policy("claude.p", body)}, harness="claude")
+
+    def about(tool, command, name="PreToolUse"):
+        made = {"hook_event_name": name, "session_id": "s", "cwd": os.getcwd(), "turn_id": "t"}
+        return {**made, "tool_name": tool, "tool_input": {"command": command}}
+
+    def said(made):
+        return made["hookSpecificOutput"]
+
+    assert said(await answer(about("Bash", "git push"), "codex"))["permissionDecision"] == "deny"
+    assert "Codex cannot ask" in said(await answer(about("Bash", "git push"), "codex"))["permissionDecisionReason"]
+    assert said(await answer(about("Bash", "ls"), "codex"))["updatedInput"] == {"command": "ls -q"}
+    assert await answer(about("Bash", "pwd"), "codex") == {}
+    assert said(await answer(about("apply_patch", patch), "codex"))["permissionDecisionReason"] == "locked"
+    assert (await ask({"hook_event_name": "Nothing"}, "codex"))["exit"] == 2
+
+
 # Refusals on record
 
 
@@ -293,6 +316,23 @@ def refusals():
         {key: record[key] for key in ("attachment", "tool", "format", "verdict", "by", "reason", "outcome")}
         for record in json.loads(command_line.ok("audit", "--json").out)
     ]
+
+
+def test_questions_changes_and_where_they_are_wanted_allowed_calls_are_on_record_too():
+    changed = 'modify contains {"rule_id": "M", "reason": "quieter", "updated_input": {"command": "ls -q"}} '
+    body = decision("ask", "sure?", rule="Q", when='contains(input.tool_input.command, "push")')
+    body += changed + 'if contains(input.tool_input.command, "ls")\n'
+    project({"p": policy("opencode.p", body)})
+    for command in ("git push", "ls", "pwd"):
+        command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
+    assert [(record["verdict"], record["outcome"]) for record in refusals()] == [
+        ("asked", "asked"), ("modified", "modified")
+    ]  # fmt: skip
+    plugin_folders.write(os.path.join(command_line.home(), "settings.toml"), "[audit]\nagent_calls = true\n")
+    command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("pwd")))
+    found = command_line.ok("audit", "--json", "--agent", "opencode", "--project", ".", "--by", "policy").json
+    assert [record["outcome"] for record in found] == ["asked", "modified", "allowed"]
+    assert [record["number"] for record in command_line.ok("audit", "--json", "--by", "Q").json] == [1]
 
 
 @pytest.mark.claim("eval-recorded")
@@ -307,7 +347,7 @@ def test_a_refusal_of_an_agents_own_tool_is_on_record(verb):
         "by": "policy:R .cupcake/policies/opencode/p.rego:8", "reason": "because", "outcome": "denied",
     }  # fmt: skip
     assert "hunter2" not in command_line.ok("audit", "--json").out
-    assert f"in {os.getcwd()}: curl --password " in command_line.ok("audit", "--by", "policy:R").out
+    assert "   curl --password *" in command_line.ok("audit", "--by", "policy:R").out
     assert command_line.ok("audit", "--verify").out == "1 record, the chain is intact\n"
 
 
@@ -327,9 +367,9 @@ def test_what_is_asked_about_or_changed_is_on_record_and_what_is_allowed_is_not(
         command_line.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
     asked, modified = json.loads(command_line.ok("audit", "--json").out)
     assert (asked["verdict"], asked["outcome"], asked["reason"]) == ("asked", "asked", "sure?")
-    assert asked["notes"] == [f"in {os.getcwd()}: rm x"]
+    assert asked["notes"] == ["rm x"]
     assert (modified["verdict"], modified["reason"]) == ("modified", "try")
-    assert modified["notes"] == [f"in {os.getcwd()}: make", "changed to: make -n"]
+    assert modified["notes"] == ["make", "changed to: make -n"]
     assert command_line.ok("audit", "--by", "M", "--outcome", "modified").out.count("because: try") == 1
 
 

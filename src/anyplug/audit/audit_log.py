@@ -12,10 +12,12 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from anyplug.audit import retention
 from anyplug.audit.sealed_head import FIRST, Found, Head, Heads
 from anyplug.home import journal
 from anyplug.home.database import Store
@@ -27,6 +29,8 @@ from anyplug.runtime.processes.program import Receipt
 
 COMMIT_S = 0.03  # how long a record waits to be committed together with others
 RETRY_S = 5.0  # seconds before the next attempt, unless a call retries sooner
+UNGUESSABLE = 8  # bytes of the id of a record that is no call
+PRUNE = "audit prune"  # the tool in the record of a removal
 MOST_WAITING = 500  # records, then they are committed at once: a larger batch would block the event loop longer
 
 _LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
@@ -47,6 +51,8 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     at: float
     attachment: str
     tool: str
+    agent: str = ""  # the agent behind the call, as it names itself
+    project: str = ""  # the folder that the caller works in
     callers: tuple[str, ...] = ()  # for a call that a plugin made: the chain of callers, the first one first
     plugin: str = ""
     format: str = ""
@@ -150,12 +156,14 @@ class Audit:
         """List the calls that are running in any host."""
         return [record for lines in journal.of_the_living(self._store.journals) for record in _sorted_out(lines)[0]]
 
-    def records(
-        self, *, plugin: str = "", tool: str = "", outcome: str = "", by: str = "", since: float = 0.0, limit: int = -1
-    ) -> list[Numbered]:
-        """Return the newest matching records, oldest first. `by` filters by who decided, `since` by start time."""
+    def records(self, includes: Callable[[Record], bool] = lambda _: True, limit: int = -1) -> list[Numbered]:
+        """Return the newest records that a condition includes, oldest first."""
+        wanted = (item for item in self.newest_first() if includes(item.record))
+        return list(islice(wanted, limit if limit >= 0 else None))[::-1]
+
+    def newest_first(self) -> Iterator[Numbered]:
+        """Yield all records, the newest first."""
         self.commit()
-        wanted = []
         decoder = msgspec.json.Decoder(Record)
         for number, raw in self._store.each("SELECT number, record FROM audit ORDER BY number DESC"):
             try:
@@ -163,17 +171,7 @@ class Audit:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 # Somebody tampered with it.
                 record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
-            if (
-                (not plugin or record.plugin == plugin)
-                and (not tool or record.tool == tool)
-                and (not outcome or record.outcome == outcome)
-                and (not by or had_a_say(record, by))
-                and record.at >= since
-            ):
-                wanted.append(Numbered(number, record))
-                if len(wanted) == limit:
-                    break
-        return wanted[::-1]
+            yield Numbered(number, record)
 
     def verify(self, kept: bytes = b"") -> tuple[int, list[Broken]]:
         """Count the records and find every break in the chain.
@@ -185,12 +183,42 @@ class Audit:
         found = self.heads.look() + ([msgspec.structs.replace(self.heads.unseal(kept), path="it")] if kept else [])
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
-        broken = list(_breaks(rows))
+        start = self.heads.start()
+        begin = start.head if start.state == "sealed" and start.head is not None else Head(0, FIRST, 0.0)
+        broken = list(_breaks(rows, begin))
+        if start.state == "invalid":
+            broken.append(Broken(1, f"{start.path} was not sealed by this home, or was changed"))
         end = rows[-1][0] if rows else 0
         newest = max([last[0][0] if last else 0, *(place.head.number for place in found if place.head is not None)])
         if newest > end:
             broken.append(Broken(end + 1, _missing(end + 1, newest)))
-        return len(rows), broken + _unsealed(rows, found)
+        return len(rows), broken + _unsealed(rows, found, begin)
+
+    def remove_old(self, *, before: float = 0.0, largest: int = 0, by: str) -> int:
+        """Remove records that began before a moment, or do not fit into so many bytes; return how many.
+
+        `by` says who wants it. What went is recorded, and the rest can still be verified. Raises StoreError.
+        """
+        self.commit()
+        last = retention.last_too_old(self._store, before) if before else 0
+        last = max(last, retention.last_too_many(self._store, largest) if largest else 0)
+        removed = retention.remove(self._store, self.heads, last) if last else 0
+        if removed:
+            at = time.time_ns() // 1000
+            self.end(
+                Record(
+                    call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+                    at=at / 1_000_000,
+                    attachment=by,
+                    tool=PRUNE,
+                    verdict="allowed",
+                    by=by,
+                    notes=(f"{removed} records were removed as too old, or as more than the settings keep",),
+                    notes_by=(by,),
+                    outcome="done",
+                )
+            )
+        return removed
 
     def head(self) -> bytes:
         """Return the sealed number and hash of the newest record, for safekeeping elsewhere. Raises StoreError."""
@@ -227,7 +255,7 @@ class Audit:
         """Append to the chain in one transaction, reading the last hash under its lock."""
         with self._store.writing() as transaction:
             last = transaction.execute(_LAST).fetchone()
-            previous = last[1] if last else FIRST
+            previous = last[1] if last else FIRST  # retention keeps the newest record
             if last is None:
                 self._begin_heads()
             rows = []
@@ -284,18 +312,6 @@ class Audit:
             self._append(ended, are_new=False)
 
 
-def had_a_say(record: Record, name: str) -> bool:
-    """Return whether a guard, policy rule, person or the host decided about a call, changed it or was skipped."""
-    return any(name in _names(who) for who in (record.by, *record.notes_by))
-
-
-def _names(who: str) -> set[str]:
-    """Return all names of a decider: for `policy:A,B FILE:3`, two rules, also `policy`, `A` and `policy:A`."""
-    kind, _, own = who.partition(":")
-    rules = own.partition(" ")[0]
-    return {who, kind, own, rules, *(name for rule in rules.split(",") for name in (rule, f"{kind}:{rule}"))}
-
-
 def digest_of(value: Any) -> str:
     """Hash a JSON value independently of key order; raises TypeError or ValueError if it is not JSON."""
     encoded = _encode_in_order(value)
@@ -340,9 +356,9 @@ def _link(previous: str, record: bytes) -> str:
     return hashlib.sha256(previous.encode() + b"\n" + record).hexdigest()
 
 
-def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
+def _unsealed(rows: list[Any], found: list[Found], begin: Head) -> list[Broken]:
     """Compare the chain with the sealed heads."""
-    hashes = {row[0]: row[3] for row in rows}
+    hashes = {begin.number: begin.hash, **{row[0]: row[3] for row in rows}}
     end = rows[-1][0] if rows else 0
     broken = []
     for place in found:
@@ -350,6 +366,9 @@ def _unsealed(rows: list[Any], found: list[Found]) -> list[Broken]:
             broken.append(Broken(end, f"{place.path} was not sealed by this home, or was changed"))
         elif place.head is not None and hashes.get(place.head.number, place.head.hash) != place.head.hash:
             broken.append(Broken(place.head.number, f"the record is not the one that {place.path} was sealed with"))
+        elif place.head is not None and 0 < place.head.number < begin.number:
+            gone = f"the records up to {begin.number} were removed as too old, so {place.path} cannot be compared"
+            broken.append(Broken(place.head.number, gone))
         elif rows and place.state == "missing":
             broken.append(Broken(end, f"the sealed head {place.path} is missing, so records may have been cut off"))
     return broken
@@ -365,14 +384,20 @@ def _missing(first: int, last: int) -> str:
     return f"record {first} is missing" if first == last else f"the records {first} to {last} are missing"
 
 
-def _breaks(rows: list[Any]) -> Iterator[Broken]:
-    before, expected = FIRST, 1
+def _breaks(rows: list[Any], begin: Head) -> Iterator[Broken]:
+    """Yield the places where the chain is broken. `begin` is the last record that was removed as too old.
+
+    Records up to it are there only if a process died while it removed them. They must lead to `begin`.
+    """
+    before, expected = begin.hash, begin.number + 1
+    if rows and rows[0][0] <= begin.number:
+        expected, before = rows[0][0], rows[0][2]
     for number, record, previous, own in rows:
         if number != expected:
             yield Broken(expected, _missing(expected, number - 1))
         elif previous != before:
             yield Broken(number, "it does not follow from the record before it")
         content = record if isinstance(record, bytes) else str(record).encode()  # a tamperer may have stored text
-        if _link(previous, content) != own:
+        if _link(previous, content) != own or (number == begin.number and own != begin.hash):
             yield Broken(number, "its content was changed")
         before, expected = own, number + 1

@@ -7,6 +7,9 @@ commit also writes the head to a small file in the home folder and to a second p
 
 The seal is an HMAC with a key of the home, so that someone who can write only to the second place cannot forge a head.
 A head only moves forward along one chain: one that the chain does not contain is left as it is, as evidence.
+
+`audit-start` has the same form, for the last record that retention removed. Its seal is another one, so that a head
+cannot be passed off as a start.
 """
 
 import fcntl
@@ -25,7 +28,8 @@ LARGEST = 4096  # bytes read of a head file
 LINE_BYTES = 256  # of a head file; numbers and times of any size fit
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-FILE, KEY = "audit-head", "audit-key"
+FILE, KEY, START = "audit-head", "audit-key", "audit-start"
+OF_START = b"start\n"  # what the seal of a start begins with
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -58,6 +62,7 @@ class Heads:
 
     def __init__(self, home: str, second: str = "") -> None:
         self._key_path = os.path.join(home, KEY)
+        self.start_path = os.path.join(home, START)
         self.paths = (os.path.join(home, FILE), *((second,) if second else ()))
 
     def look(self) -> list[Found]:
@@ -73,6 +78,20 @@ class Heads:
     def unseal(self, text: bytes) -> Found:
         """Read a head that a person saved elsewhere."""
         return _judge("", text, self._read_key())
+
+    def start(self) -> Found:
+        """Read the last record that retention removed."""
+        return _read(self.start_path, self._read_key(), OF_START)
+
+    def begin_after(self, head: Head) -> None:
+        """Seal the last record that is removed: the chain begins after it. Raises OSError."""
+        key = self._read_key() or self._make_key()
+        fd = os.open(self.start_path, WRITE, 0o600)
+        try:
+            _overwrite(fd, msgspec.json.encode(Sealed(head.number, head.hash, head.at, _mac(key, head, OF_START))))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def begin(self) -> None:
         """Seal an empty chain before its first record is committed: from then on, a missing head is evidence.
@@ -146,7 +165,7 @@ class Heads:
         return self._read_key()
 
 
-def _read(path: str, key: bytes) -> Found:
+def _read(path: str, key: bytes, purpose: bytes = b"") -> Found:
     try:
         fd = os.open(path, READ)
     except FileNotFoundError:
@@ -161,21 +180,21 @@ def _read(path: str, key: bytes) -> Found:
         return Found(path, "invalid")
     finally:
         os.close(fd)
-    return _judge(path, text, key) if text else Found(path, "missing")
+    return _judge(path, text, key, purpose) if text else Found(path, "missing")
 
 
-def _judge(path: str, text: bytes, key: bytes) -> Found:
+def _judge(path: str, text: bytes, key: bytes, purpose: bytes = b"") -> Found:
     try:
         stored = msgspec.json.decode(text.partition(b"\n")[0], type=Sealed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Found(path, "invalid")
     head = Head(stored.number, stored.hash, stored.at)
-    is_ours = bool(key) and hmac.compare_digest(stored.seal, _mac(key, head))
+    is_ours = bool(key) and hmac.compare_digest(stored.seal, _mac(key, head, purpose))
     return Found(path, "sealed" if is_ours else "invalid", head)
 
 
-def _mac(key: bytes, head: Head) -> str:
-    return hmac.digest(key, msgspec.json.encode(head), "sha256").hex()
+def _mac(key: bytes, head: Head, purpose: bytes = b"") -> str:
+    return hmac.digest(key, purpose + msgspec.json.encode(head), "sha256").hex()
 
 
 def _overwrite(fd: int, text: bytes) -> None:

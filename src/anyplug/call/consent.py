@@ -114,6 +114,7 @@ class Attachment:
         limit.
         """
         self.id = _new_id(kind)
+        self.agent = ""  # as the agent names itself, once it has
         self.shows_panels = shows_panels
         self.ask = ask
         self.yes = yes

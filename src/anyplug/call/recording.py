@@ -1,30 +1,44 @@
 """Record each call: a note before it runs, and a record when it has ended."""
 
+import time
 from collections.abc import Callable
 
 from anyplug.audit.audit_log import Audit, Later
 from anyplug.audit.counters import Tally
 from anyplug.call.state import Trail, failed, warned
+from anyplug.home.settings import AuditSettings
 from anyplug.model.errors import Denied, StoreError
 from anyplug.model.types import Result
+
+DAY_S = 86_400
+MB = 1_000_000  # bytes
 
 
 class Recording:
     """The records of one host's calls."""
 
-    def __init__(self, audit: Audit, tally: Tally, tell: Callable[[str], None]) -> None:
-        """`tell` is called about records that could not be written at the end."""
+    def __init__(self, audit: Audit, tally: Tally, tell: Callable[[str], None], keep: AuditSettings) -> None:
+        """`tell` is called about records that could not be written at the end, `keep` says which are kept."""
+        self._keep = keep
         self._audit = audit
         self._tally = tally
         self._tell = tell
 
     def open(self, later: Later) -> None:
-        """Start batching records, and recover those of killed hosts."""
+        """Start batching records, recover those of killed hosts, and remove old ones now and every day."""
         self._audit.gather(later)
         try:
             self._audit.recover()
+            self._retain(later)
         except StoreError:
             pass  # calls will be refused with the reason; listing plugins still works
+
+    def _retain(self, later: Later) -> None:
+        keep = self._keep
+        if keep.keep_days or keep.keep_mb:
+            before = time.time() - keep.keep_days * DAY_S if keep.keep_days else 0.0
+            self._audit.remove_old(before=before, largest=keep.keep_mb * MB, by="host")
+            later(DAY_S, lambda: self._retain(later))
 
     def close(self) -> None:
         """Write the waiting records."""

@@ -28,7 +28,7 @@ class Trail:
 
     __slots__ = ("_masked", "_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
 
-    def __init__(self, name: str, attachment: Attachment, arguments: Any = None) -> None:
+    def __init__(self, name: str, attachment: Attachment, arguments: Any = None, project: str = "") -> None:
         at = time.time_ns() // 1000  # in whole microseconds
         self.attachment = attachment
         self.record = Record(
@@ -36,6 +36,8 @@ class Trail:
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=attachment.id,
+            agent=attachment.agent,
+            project=project,
             callers=attachment.callers,
             tool=for_people(name, LONGEST_NAME),
         )

@@ -1,4 +1,8 @@
-"""Audit records of calls of agents' own tools that policies refused, held or changed."""
+"""Audit records of what policies decided about agents' own tools, with `anyplug eval` or through the daemon.
+
+Recorded are refusals, questions and changes; what is simply allowed only where the settings ask for it: anyplug does
+not run these tools, and an agent calls many.
+"""
 
 import os
 import time
@@ -12,7 +16,13 @@ from anyplug.model.untrusted_text import for_people
 from anyplug.policy.eval_requests import Decided, RecordDecision
 
 UNGUESSABLE = 8  # bytes of a record's id
+LONGEST_PATH = 1_000  # characters
 LONGEST = 200  # characters of a name that the agent sent
+ENDS = {  # by a policy's verb: verdict and outcome; all others refuse
+    "allow": ("allowed", "allowed"),
+    "modify": ("modified", "modified"),
+    "ask": ("asked", "asked"),
+}
 LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote the agent
 
 
@@ -21,25 +31,30 @@ def recorder(home: Home, settings: Settings) -> RecordDecision:
     store = Store(home.store)
     trail = Audit(store, home.second_head(settings))
 
-    def record(decided: Decided) -> str:
+    def record(made: Decided) -> str:
+        if made.verb == "allow" and not settings.audit.agent_calls:
+            return ""
+        verdict, outcome = ENDS.get(made.verb, ("denied", "denied"))
         at = time.time_ns() // 1000
         try:
-            arguments = audit_log.digest_of(decided.arguments)
+            arguments = audit_log.digest_of(made.arguments)
         except (TypeError, ValueError, RecursionError):
             arguments = ""
         entry = Record(
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
-            attachment=for_people(f"{decided.harness}:{decided.session}"[:LONGEST]),
-            tool=for_people(decided.tool)[:LONGEST],
-            format=decided.harness,
+            attachment=for_people(f"{made.harness}:{made.session}"[:LONGEST]),
+            agent=made.harness,
+            project=for_people(made.project[:LONGEST_PATH]),
+            tool=for_people(made.tool)[:LONGEST],
+            format=made.harness,
             arguments=arguments,
-            verdict=decided.verdict,
-            by=decided.by,
-            reason=decided.reason[:LONGEST_REASON],
-            notes=tuple(map(for_people, decided.notes)),
-            notes_by=("agent",) * len(decided.notes),
-            outcome=decided.verdict,
+            verdict=verdict,
+            by=made.by,
+            reason=made.reason[:LONGEST_REASON],
+            notes=tuple(map(for_people, made.notes)),
+            notes_by=("agent",) * len(made.notes),
+            outcome=outcome,
         )
         try:
             trail.end(entry)

@@ -23,6 +23,9 @@
 
     [audit]
     second_head = "/mnt/other/audit-head"   # a second place for the sealed head of the audit chain
+    keep_days = 90               # remove older records; 0 keeps all
+    keep_mb = 500                # remove the oldest records beyond this size; 0 keeps all
+    agent_calls = true           # also record what policies simply allow agents' own tools
 
     [plugins.NAME]
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
 Arguments = Literal["strict", "warn", "off"]
 Count = Annotated[int, msgspec.Meta(gt=0)]
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Surface = Literal["all", "search", "auto"]
 
@@ -127,9 +131,12 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second place for the sealed head of the audit chain. Empty means: see `Home.second_head`."""
+    """What the audit records and how long it keeps it. For an empty `second_head` see `Home.second_head`."""
 
     second_head: str = ""
+    keep_days: NotNegative = 0
+    keep_mb: NotNegative = 0
+    agent_calls: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

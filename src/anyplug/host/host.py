@@ -102,6 +102,7 @@ class Host:
         Raises ConfigError if the settings cannot be read.
         """
         self._greeting = greeting or Greeting()
+        self._project = self._greeting.cwd or os.getcwd()
         self._users = Users(os.environ if environment is None else environment)
         self._catalog = Catalog(
             find_home(home),
@@ -118,7 +119,7 @@ class Host:
         self._jobs = Jobs(self._catalog.store)
         self._secrecies = Secrecies(self._catalog.secrets)
         self.tally = tally or Tally()
-        self._recording = Recording(self._audit, self.tally, tell)
+        self._recording = Recording(self._audit, self.tally, tell, self._catalog.settings.audit)
         self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
 
     async def __aenter__(self) -> Self:
@@ -127,7 +128,7 @@ class Host:
         self._tasks = anyio.create_task_group()
         with suppress(OSError):  # if it is not writable, only the default home is hidden from other homes' plugins
             note_home(self._catalog.home.path)
-        self._put_together(self._catalog, self._greeting.cwd or os.getcwd())
+        self._put_together(self._catalog, self._project)
         await self._tasks.__aenter__()
         self._recording.open(self._loop.call_later)
         try:
@@ -267,7 +268,7 @@ class Host:
         An asynchronous tool runs as a job; with `wait=False` the job's id is returned at once, in the metadata.
         `progress` receives the plugin's progress reports. Raises only if the caller's own task is cancelled.
         """
-        trail = Trail(name, attachment or self._attachment, arguments)
+        trail = Trail(name, attachment or self._attachment, arguments, self._project)
         call: Call | None = None
         try:
             view = trail.attachment.view
@@ -316,7 +317,7 @@ class Host:
     async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
         """Run a slash command as typed by a person. Ends as an outcome and as one audit record."""
         name, words = split_command(line)
-        trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
+        trail = Trail(f"/{name}", attachment or self._attachment, {"args": words}, self._project)
         notes: list[Note] = []
         standing: Standing | None = None
         stop_listening = self.listen(note_taker(notes))

@@ -104,7 +104,7 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".claude .claude.json .mcp.json mcp.json .codex .gemini .opencode opencode.json* .aider.conf.yml "
-               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .crush .crush.json "
+               ".continue .roo .cline .kilocode .kiro .amazonq .qwen .factory .goose .config/goose .crush .crush.json "
                "crush.json .junie .augment .trae .agents .copilot .pi .amp .warp .zot .anyplug .cyclopone "
                ".openhands .vibe .grok .codeium .antigravity .devin .codebuddy .qoder .lingma .rovodev .iflow .mcp "
                "mcp_config.json mcp_settings.json cline_mcp_settings.json claude_desktop_config.json"),

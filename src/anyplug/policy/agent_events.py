@@ -3,7 +3,7 @@
 OpenCode, one JSON object:   hook_event_name PreToolUse | PostToolUse, session_id, cwd, tool, args,
                              and of PostToolUse result {success, output?, error?, exit_code?};
                              PermissionRequest with permission_type and metadata; UserPromptSubmit with prompt
-Claude Code:                 hook_event_name, session_id, cwd, and of tools tool_name, tool_input (, tool_response)
+Claude Code, Codex:          hook_event_name, session_id, cwd, and of tools tool_name, tool_input (, tool_response)
 Our own host (`anyplug`):    as OpenCode's, with plugin, format, tier, grants, caller, chain
 
 Unknown keys are kept, and policies see them. Policies also find: tool_name, tool_input, tool_response; of a shell
@@ -29,6 +29,9 @@ from anyplug.policy.shell import command_steps, substitutions, syntax, word_patt
 Harness = Literal["opencode", "claude", "anyplug"]
 
 HARNESSES: Final = ("opencode", "claude", "anyplug")
+POLICIES_OF: Final = {"codex": "claude"}  # agents whose events have the form of another's, whose policies apply
+AGENTS: Final = (*HARNESSES, *POLICIES_OF)
+CLAUDE_LIKE: Final = frozenset({"claude", "codex"})
 OURS: Final = "anyplug"  # the events of our own host
 ELSEWHERE: Final = ("cursor", "factory")  # the original also answers these
 LARGEST: Final = 32 << 20  # bytes of an event; a tool's output can be long
@@ -39,7 +42,7 @@ TOOL_NAMES: Final = {
     "bash": "Bash", "edit": "Edit", "write": "Write", "read": "Read", "grep": "Grep", "glob": "Glob", "list": "List",
     "patch": "Patch", "todowrite": "TodoWrite", "todoread": "TodoRead", "webfetch": "WebFetch", "task": "Task",
 }  # fmt: skip
-EVENTS: Final = {
+EVENTS: Final[dict[str, frozenset[str]]] = {
     "opencode": frozenset({"PreToolUse", "PostToolUse", "PermissionRequest", "UserPromptSubmit"}),
     "anyplug": frozenset({"PreToolUse", "PostToolUse"}),
     "claude": frozenset(
@@ -49,6 +52,7 @@ EVENTS: Final = {
         }
     ),
 }  # fmt: skip
+EVENTS["codex"] = EVENTS["claude"]
 ALL_EVENTS: Final = frozenset().union(*EVENTS.values())
 WITH_TOOLS: Final = frozenset({"PreToolUse", "PostToolUse", "PermissionRequest"})
 PATH_KEYS: Final = ("file_path", "path", "filePath", "notebook_path")
@@ -127,7 +131,7 @@ def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
     """Convert what was sent to an event, with at most `depth` levels of calls in it. Raises BadEvent."""
     name = _event_name(harness, given)
     document = dict(given)
-    if harness == "claude":
+    if harness in CLAUDE_LIKE:
         tool = _read_claude(name, document)
     elif name == "PermissionRequest":
         tool = _read_permission(document)
@@ -137,7 +141,7 @@ def read(harness: str, given: Any, *, depth: int = DEEPEST_CALLS) -> Event:
         tool = _read_tool(name, document, harness)
     given_input = document.get("tool_input")
     if name in WITH_TOOLS:
-        _refuse_wrong_types(tool, given_input, "tool_input" if harness == "claude" else "args")
+        _refuse_wrong_types(tool, given_input, "tool_input" if harness in CLAUDE_LIKE else "args")
     parts = _parts(tool, given, given_input, harness, depth) if name == "PreToolUse" else []
     _enrich(tool, document, harness)
     views = _views(tool, document) if name != "PermissionRequest" else []
@@ -221,7 +225,7 @@ def _parts(tool: str, given: dict[str, Any], arguments: Any, harness: str, depth
         raise BadEvent(f"calls are nested more than {DEEPEST_CALLS} levels deep")
     if len(calls) > MOST_PATCHED:
         raise BadEvent(f"the call carries more than {MOST_PATCHED} others")
-    keys = ("tool_name", "tool_input") if harness == "claude" else ("tool", "args")
+    keys = ("tool_name", "tool_input") if harness in CLAUDE_LIKE else ("tool", "args")
     return [read(harness, {**given, **dict(zip(keys, call, strict=True))}, depth=depth - 1) for call in calls]
 
 
@@ -287,6 +291,9 @@ def _read_claude(name: str, document: dict[str, Any]) -> str:
         raise BadEvent("tool_name must be a string")
     if "tool_input" not in document:
         raise BadEvent("tool_input is missing")
+    given = document["tool_input"]
+    if document["tool_name"] in PATCH_TOOLS and isinstance(given, dict) and isinstance(given.get("command"), str):
+        document["tool_input"] = {**given, PATCH_KEYS[0]: given["command"]}  # as Codex names a patch
     return str(document["tool_name"])
 
 

@@ -1,6 +1,7 @@
 """Convert a decision for the agent that asked: one JSON value, and an exit code.
 
-OpenCode's plugin knows allow, deny, block and ask; Claude Code has a form for each of its events.
+OpenCode's plugin knows allow, deny, block and ask; Claude Code has a form for each of its events. Codex has the same
+forms, but ignores a hook that asks the person, or that allows without changing something, and runs the tool.
 """
 
 from typing import Any, Final
@@ -9,11 +10,14 @@ from anyplug.policy.decisions import Decision
 
 DONE, FAILED, BLOCKED = 0, 1, 2  # Claude Code takes only 2 as a refusal
 NO_REASON: Final = "Operation blocked by policy"
+CANNOT_ASK: Final = "a policy requires the user's consent, and Codex cannot ask for it: the user can run it themselves"
 LISTENING: Final = frozenset({"UserPromptSubmit", "SessionStart", "PreToolUse", "PostToolUse"})  # accept context
 
 
 def answer(harness: str, event: str, decision: Decision) -> dict[str, Any]:
     """Return what to print or send."""
+    if harness == "codex":
+        return _codex(event, decision)
     return _claude(event, decision) if harness == "claude" else _opencode(event, decision)
 
 
@@ -24,7 +28,7 @@ def exit_code(decision: Decision, *, strict: bool = False) -> int:
 
 def failure_code(harness: str) -> int:
     """Return the exit code that tells an agent that there is no decision, so that it stops."""
-    return BLOCKED if harness == "claude" else FAILED
+    return BLOCKED if harness in {"claude", "codex"} else FAILED
 
 
 def _opencode(event: str, decision: Decision) -> dict[str, Any]:
@@ -70,6 +74,15 @@ def _claude(event: str, decision: Decision) -> dict[str, Any]:
     if event in {"SessionStart", "SessionEnd", "Notification", "PreCompact"}:
         return {"continue": False, "stopReason": reason}
     return {"decision": "block", "reason": reason}
+
+
+def _codex(event: str, decision: Decision) -> dict[str, Any]:
+    if decision.verb == "ask" and event == "PreToolUse":
+        reason = f"{decision.reason or NO_REASON} ({CANNOT_ASK})"
+        return _specific(event, permissionDecision="deny", permissionDecisionReason=reason)
+    if decision.verb == "modify" and event == "PermissionRequest":
+        return {}  # it was changed before, by PreToolUse
+    return _claude(event, decision)
 
 
 def _specific(event: str, **fields: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from anyplug.home.settings import binding_places
 from anyplug.model.errors import StoreError
 from anyplug.policy import accepted_copies, policy_files, policy_folders
 from anyplug.policy.accepted_copies import Acceptance
-from anyplug.policy.agent_events import HARNESSES, OURS, BadEvent, with_input
+from anyplug.policy.agent_events import AGENTS, OURS, POLICIES_OF, BadEvent, with_input
 from anyplug.policy.agent_events import read as read_event
 from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
@@ -85,15 +85,16 @@ class Engine:
 
     def inquire(self, harness: str, given: Any, options: Options = USUAL) -> Inquiry:
         """Determine what an event is about; raises as `evaluate` does."""
-        if harness not in HARNESSES:
-            raise BadEvent(f"events of {harness!r} are not supported; the agents are {', '.join(HARNESSES)}")
-        event = read_event(harness, given)
+        if harness not in AGENTS:
+            raise BadEvent(f"events of {harness!r} are not supported; the agents are {', '.join(AGENTS)}")
+        agent, harness = harness, POLICIES_OF.get(harness, harness)
+        event = read_event(agent, given)
         nearest, *others = self.places_of(event.cwd, harness, options)
         kept = self.place(harness, nearest, self.global_root(options, harness))
         outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
         protected = self.protected(nearest.root, options.global_config)
         inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
-        inquiry.changed = lambda arguments: self.inquire(harness, with_input(given, arguments), options)
+        inquiry.changed = lambda arguments: self.inquire(agent, with_input(given, arguments), options)
         return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:

@@ -24,20 +24,21 @@ from anyplug.policy.event_log import Recordings, without_secrets
 if TYPE_CHECKING:
     from anyplug.policy.signals import RunSignal
 
-VERDICTS = {"halt": "denied", "deny": "denied", "block": "denied", "ask": "asked", "modify": "modified"}  # by verb
+REFUSING = frozenset({"halt", "deny", "block"})
 LONGEST_SHOWN = 300  # characters of a command or path in the audit
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of an agent's own tool that policies refused, held or changed, for the audit."""
+    """A decision about a tool of an agent's own, for the audit."""
 
     harness: str
     session: str
+    project: str
     tool: str
     arguments: Any
+    verb: str  # as policies call it; empty if there is no decision, which refuses
     by: str
     reason: str
-    verdict: str = "denied"
     notes: tuple[str, ...] = ()
 
 
@@ -45,7 +46,7 @@ RecordDecision = Callable[[Decided], str]  # returns a warning if it could not b
 
 
 def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "Desk":
-    """Return a desk for these settings; `record` writes what is not simply allowed to the audit, `run` runs signals."""
+    """Return a desk for these settings; `record` writes decisions to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
     return Desk(engine, Recordings(home, settings.record_days), record)
 
@@ -114,8 +115,10 @@ class Desk:
         if self._recordings is not None:
             signals = None if answered is None else answered.values
             self._recordings.add(inquiry.event.harness, inquiry.given, decision, signals)
-        is_told = VERDICTS.get(decision.verb) == "denied" or (decision.verb in VERDICTS and bool(decision.findings))
-        warning = self._recorded(inquiry, decision) if is_told else ""
+        # What asks although no rule said so is not a policy's decision.
+        is_told = decision.verb in REFUSING or decision.verb == "allow" or bool(decision.findings)
+        is_about_tool = inquiry.event.name == "PreToolUse" or decision.verb in REFUSING
+        warning = self._recorded(inquiry, decision) if is_told and is_about_tool else ""
         return {
             "exit": outcome.exit,
             "decision": outcome.answer,
@@ -146,11 +149,12 @@ class Desk:
             Decided(
                 harness=event.harness,
                 session=event.session,
+                project=event.cwd,
                 tool=event.tool or event.name,
                 arguments=event.given_input,
+                verb=decision.verb,
                 by=f"policy:{finding.rule_id if finding is not None else ''} {place}".strip(),
                 reason=decision.reason,
-                verdict=VERDICTS[decision.verb],
                 notes=_notes(event, decision),
             )
         )
@@ -172,8 +176,10 @@ class Desk:
             Decided(
                 harness=harness,
                 session=_text(given, "session_id"),
+                project=_text(given, "cwd"),
                 tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
                 arguments=given.get("args", given.get("tool_input")),
+                verb="",
                 by="policy:",
                 reason=lines[0] if lines else "",
             )
@@ -189,8 +195,8 @@ class Desk:
 
 
 def _notes(event: Event, decision: Decision) -> tuple[str, ...]:
-    """Return where a call was to run and what it was about, and what a policy made of it, without secrets."""
-    notes = [f"in {event.cwd}: {_shown(event.given_input)}"]
+    """Return what a call was about, and what a policy made of it, without secrets."""
+    notes = [_shown(event.given_input)]
     if decision.verb == "modify":
         notes.append(f"changed to: {_shown(decision.updated_input)}")
     return tuple(notes)

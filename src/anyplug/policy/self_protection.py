@@ -38,6 +38,7 @@ READING_OURS: Final = frozenset(
         "list", "ls", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status", "ps", "completion",
     }
 )  # fmt: skip
+CHANGING_WORDS: Final = {"jobs": ("--c",), "audit": ("prune", "--reseal")}  # with which these change something
 READING_POLICY: Final = frozenset({"validate", "inspect", "test", "explain", "replay"})
 CHANGING_OURS: Final = frozenset(  # the others, by which our program is recognised behind unknown words
     {
@@ -61,7 +62,10 @@ RUNNERS: Final = frozenset(  # run what their arguments name
 MENTIONING: Final = frozenset({"type", "hash", "whereis", "man", "alias", "export", "pip", "pip3"})
 USUAL_NAMES: Final = ("rulebook.yml", "evaluate.rego", "settings.toml")
 FEWEST_KNOWN: Final = 3  # characters next to an unknown value by which our program is recognised
-GATES: Final = (".claude/settings.json", ".claude/settings.local.json", ".opencode", "opencode.json", "opencode.jsonc")
+GATES: Final = (
+    ".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json", ".codex/config.toml", ".opencode",
+    "opencode.json", "opencode.jsonc",
+)  # fmt: skip
 TRUSTING: Final = frozenset({"trust", "init"})
 KILLING: Final = frozenset({"kill", "pkill", "killall", "skill", "killall5", "fuser"})
 SERVICES: Final = frozenset({"systemctl", "launchctl", "service", "supervisorctl", "pm2"})
@@ -80,10 +84,10 @@ INTERPRETERS: Final = frozenset(  # run texts in other languages, which can star
 )  # fmt: skip
 OWN_FOLDER: Final = "cupcake"  # of the user's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and pass to each other
-# What makes Claude Code and OpenCode ask us: an agent that changes it is no longer asked about.
+# What makes Claude Code, Codex and OpenCode ask us: an agent that changes it is no longer asked about.
 _GATE: Final = re.compile(
     r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
-    r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])"
+    r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])|(?:^|[^\w.-])\.codex/(?:hooks\.json|config\.toml)"
 )
 _CALLING: Final = re.compile(  # our program, options, and a command that changes something
     r"(?:anyplug|cupcake)(?:\.exe)?[\s,;()\[\]{}:!]+(?:-[^\s,()\[\]{}]*[\s,()\[\]{}]+(?:[/~.][^\s,]*[\s,]+)?)*"
@@ -184,7 +188,9 @@ class OwnFiles(Guarded):
     def may_come(self, place: str, guarded: str) -> bool:
         """Whether a copy from an unknown source may bring one of these: into a person's own folders."""
         is_of_project = word_patterns.is_of_project(guarded)
-        return os.path.basename(place) == ".claude" or (not is_of_project and is_within(place, os.path.expanduser("~")))
+        return os.path.basename(place) in {".claude", ".codex"} or (
+            not is_of_project and is_within(place, os.path.expanduser("~"))
+        )
 
     def is_spared(self, excluded: Sequence[str], _folder: str) -> bool:
         """Whether `git clean` leaves the policies alone."""
@@ -429,4 +435,5 @@ def _only_looks(words: list[str]) -> bool:
         return True
     if words[at] == "policy":
         return len(words) > at + 1 and words[at + 1] in READING_POLICY
-    return words[at] in READING_OURS and not any(word.startswith("--c") for word in words if words[at] == "jobs")
+    changing = CHANGING_WORDS.get(words[at], ())
+    return words[at] in READING_OURS and not any(word.startswith(changing) for word in words if changing)

@@ -69,7 +69,7 @@ def test_options_and_their_choices_are_offered():
     assert offered("rm", "--") == ["--yes", "--purge", "--json", "--help"]
     assert offered("--no") == ["--no-discover"]
     assert offered("list", "--state", "n") == ["new"]
-    assert offered("connect", "cl") == ["claude"]
+    assert offered("connect", "cl") == ["claude", "claude-desktop", "cline"]
     assert offered("policy", "tr") == ["trust"]
     assert offered("completion", "f") == ["fish"]
     assert offered("list", "--", "--") == []

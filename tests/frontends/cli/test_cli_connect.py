@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -29,6 +30,13 @@ USER_FILES = {
     "vscode": ".config/Code/User/mcp.json",
     "zed": ".config/zed/settings.json",
     "gemini": ".gemini/settings.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "cline": ".cline/data/settings/cline_mcp_settings.json",
+    "continue": ".continue/mcpServers/anyplug.json",
+    "goose": ".config/goose/config.yaml",
+    "lmstudio": ".lmstudio/mcp.json",
+    "jetbrains": ".junie/mcp/mcp.json",
 }
 PROJECT_FILES = {
     "claude": ".mcp.json",
@@ -38,6 +46,8 @@ PROJECT_FILES = {
     "vscode": ".vscode/mcp.json",
     "zed": ".zed/settings.json",
     "gemini": ".gemini/settings.json",
+    "continue": ".continue/mcpServers/anyplug.json",
+    "jetbrains": ".junie/mcp/mcp.json",
 }
 OTHERS = """{
     // mine
@@ -58,23 +68,28 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def said(path: Path) -> Any:
     text = path.read_text(encoding="utf-8-sig")
-    return tomllib.loads(text) if path.suffix == ".toml" else jsonc.read(text)
+    return {".toml": tomllib.loads, ".yaml": yaml.safe_load}.get(path.suffix, jsonc.read)(text)
 
 
 def words(client: str, entry: dict[str, Any]) -> list[str]:
     """The command line in an entry, however the client writes it."""
-    return list(entry["command"]) if client == "opencode" else [entry["command"], *entry["args"]]
+    if client == "opencode":
+        return list(entry["command"])
+    return [entry["cmd" if client == "goose" else "command"], *entry["args"]]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize(
+    ("client", "scope"), [*((client, "user") for client in CLIENTS), *((client, "project") for client in PROJECT_FILES)]
+)
 def test_every_client_gets_its_entry_and_loses_it_with_all_that_was_made(client: str, scope: str, user: Path):
     path = user / USER_FILES[client] if scope == "user" else Path(PROJECT_FILES[client]).absolute()
     options = ["--project"] if scope == "project" else []
+    options.append("--no-test")
     done = command_line.ok("connect", client, "--yes", "--json", *options).json
     assert (done["path"], done["changed"], done["connected"], done["backup"]) == (str(path), True, True, None)
     entry = said(path)[CLIENTS[client].key]["anyplug"]
     assert words(client, entry)[1:] == ["--home", command_line.home(), "mcp", "--resident"]
+    assert os.path.isabs(words(client, entry)[0])
     assert os.access(words(client, entry)[0], os.X_OK)
     assert stat.S_IMODE(path.stat().st_mode) == (0o600 if scope == "user" else 0o644)
     before = path.read_bytes()
@@ -84,6 +99,80 @@ def test_every_client_gets_its_entry_and_loses_it_with_all_that_was_made(client:
     assert not path.exists()
     assert [*user.iterdir(), *Path().iterdir()] == []
     assert os.listdir(os.path.join(command_line.home(), "connections")) == []
+
+
+def test_the_connection_is_tested_as_the_client_will_start_it(user: Path, monkeypatch: pytest.MonkeyPatch):
+    done = command_line.ok("connect", "claude-desktop", "--yes")
+    assert "tested: it starts, and offers no tools of plugins yet" in done.out
+    assert "`anyplug install FOLDER`" in done.err
+    assert "quit Claude Desktop and start it again" in done.err
+    plugin_folders.cyclop(os.path.join(command_line.home(), "plugins"), "hello", plugin_folders.python("pass"))
+    command_line.ok("approve", "hello", "--yes")
+    monkeypatch.setenv("PATH", "/nowhere", prepend=":")  # of a shell, which the client will not have
+    seen = command_line.ok("connect", "claude-desktop", "--yes", "--json").json
+    assert seen["changed"] is False
+    assert seen["test"]["ok"] is True
+    assert "hello" in seen["test"]["tools"]
+    assert command_line.ok("status", "--json").json["up"] is False  # the test leaves nothing behind
+    plugin_folders.write(os.path.join(command_line.home(), "settings.toml"), "confinement = maybe")
+    done = command_line.run("connect", "cursor", "--yes")
+    assert done.code == 1
+    assert "Cursor is connected" in done.out
+    assert "the server does not start as the client will start it" in done.err
+    assert "settings.toml" in done.err
+
+
+GOOSE = """# mine
+GOOSE_PROVIDER: openai  # for now
+extensions:
+  developer:
+    bundled: true
+    args: [a, b]
+
+  # notes
+  memory: {enabled: false}
+GOOSE_MODE: auto
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing yet\n",
+        GOOSE,
+        "extensions:\n",
+        "extensions: {}  # none\nGOOSE_MODE: auto\n",
+        "a: 1",
+        "a: |\n  x\n",
+    ],
+)
+def test_yaml_keeps_every_other_byte_and_gets_its_own_back(text: str, user: Path):
+    path = Path(plugin_folders.write(str(user / USER_FILES["goose"]), text))
+    before = yaml.safe_load(text) or {}
+    command_line.ok("connect", "goose", "--yes", "--no-test")
+    after = said(path)
+    ours = after["extensions"].pop("anyplug")
+    assert (ours["type"], ours["name"], words("goose", ours)[-1]) == ("stdio", "anyplug", "--resident")
+    assert after == {**before, "extensions": before.get("extensions") or {}}
+    for line in text.splitlines():
+        assert line.split("{}")[0].rstrip() in path.read_text()
+    command_line.ok("connect", "goose", "--yes", "--no-test", "--surface", "search")
+    assert said(path)["extensions"]["anyplug"]["args"][-1] == "search"
+    with path.open("a") as file:
+        file.write("\nLATER: true\n")  # so that the bytes of before cannot come back as they were
+    command_line.ok("connect", "goose", "--yes", "--remove")
+    left = said(path)
+    assert left.pop("LATER") is True
+    assert (left.pop("extensions", None) or {}) == (before.pop("extensions", None) or {})
+    assert left == before
+
+
+def test_yaml_in_braces_is_left_as_it_is_and_the_cure_is_the_entry(user: Path):
+    path = Path(plugin_folders.write(str(user / USER_FILES["goose"]), "extensions: {developer: {enabled: true}}\n"))
+    assert "cmd: " in command_line.fails(1, "connect", "goose", "--yes", "--no-test").err
+    assert path.read_text() == "extensions: {developer: {enabled: true}}\n"
+    assert "reads no configuration from a project" in command_line.fails(2, "connect", "goose", "--project").err
 
 
 def test_a_person_sees_the_change_and_agrees(user: Path):
@@ -117,7 +206,7 @@ def test_print_only_prints(user: Path):
     assert list(user.iterdir()) == []
 
 
-def test_the_program_on_the_path_is_named_as_people_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_program_is_named_by_the_path_where_people_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     entry = command_line.ok("connect", "claude", "--print", "--json").json["entry"]
     program = entry["command"]
     if os.path.basename(program) != "anyplug":
@@ -125,7 +214,9 @@ def test_the_program_on_the_path_is_named_as_people_do(tmp_path: Path, monkeypat
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "anyplug").symlink_to(program)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    assert command_line.ok("connect", "claude", "--print", "--json").json["entry"]["command"] == "anyplug"
+    shown = ("connect", "claude", "--print", "--json")
+    assert command_line.ok(*shown).json["entry"]["command"] == str(tmp_path / "bin" / "anyplug")
+    assert command_line.ok(*shown, "--by-name").json["entry"]["command"] == "anyplug"
 
 
 def test_a_home_that_is_the_usual_one_is_not_named(monkeypatch: pytest.MonkeyPatch):
@@ -134,8 +225,8 @@ def test_a_home_that_is_the_usual_one_is_not_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_profiles_are_servers_of_their_own(user: Path):
-    command_line.ok("connect", "claude", "--yes")
-    command_line.ok("connect", "claude", "--yes", "--profile", "work")
+    command_line.ok("connect", "claude", "--yes", "--no-test")
+    command_line.ok("connect", "claude", "--yes", "--no-test", "--profile", "work")
     assert set(said(user / ".claude.json")["mcpServers"]) == {"anyplug", "anyplug-work"}
     listed = next(row for row in command_line.ok("connect", "--json").json if row["client"] == "claude")
     assert (listed["connected"], listed["servers"]) == (True, ["anyplug", "anyplug-work"])
@@ -146,9 +237,9 @@ def test_profiles_are_servers_of_their_own(user: Path):
 
 def test_other_options_change_the_entry_and_keep_what_a_person_wrote_beside_it(user: Path):
     path = user / ".gemini" / "settings.json"
-    command_line.ok("connect", "gemini", "--yes")
+    command_line.ok("connect", "gemini", "--yes", "--no-test")
     path.write_text(path.read_text().replace('"anyplug": {', '"anyplug": {\n      "trust": true,'))
-    command_line.ok("connect", "gemini", "--yes", "--surface", "all")
+    command_line.ok("connect", "gemini", "--yes", "--no-test", "--surface", "all")
     entry = said(path)["mcpServers"]["anyplug"]
     assert entry["trust"] is True
     assert entry["args"][-2:] == ["--surface", "all"]
@@ -158,8 +249,8 @@ def test_other_options_change_the_entry_and_keep_what_a_person_wrote_beside_it(u
 
 def test_connecting_twice_in_other_ways_still_goes_back_to_the_beginning(user: Path):
     path = Path(plugin_folders.write(str(user / ".codex" / "config.toml"), b'model = "x"\r\n# end'))
-    command_line.ok("connect", "codex", "--yes")
-    command_line.ok("connect", "codex", "--yes", "--surface", "search")
+    command_line.ok("connect", "codex", "--yes", "--no-test")
+    command_line.ok("connect", "codex", "--yes", "--no-test", "--surface", "search")
     assert said(path)["mcp_servers"]["anyplug"]["args"][-1] == "search"
     command_line.ok("connect", "codex", "--yes", "--remove")
     assert path.read_bytes() == b'model = "x"\r\n# end'
@@ -167,7 +258,7 @@ def test_connecting_twice_in_other_ways_still_goes_back_to_the_beginning(user: P
 
 def test_what_others_wrote_meanwhile_stays(user: Path):
     path = user / ".claude.json"
-    command_line.ok("connect", "claude", "--yes")
+    command_line.ok("connect", "claude", "--yes", "--no-test")
     path.write_text(json.dumps({**json.loads(path.read_text()), "numStartups": 4}))  # as the client itself does
     command_line.ok("connect", "claude", "--yes", "--remove")
     assert json.loads(path.read_text()) == {"numStartups": 4}
@@ -175,7 +266,7 @@ def test_what_others_wrote_meanwhile_stays(user: Path):
 
 def test_a_copy_of_what_was_there_is_kept_for_the_person_only(user: Path):
     plugin_folders.write(str(user / ".cursor" / "mcp.json"), OTHERS)
-    backup = command_line.ok("connect", "cursor", "--yes", "--json").json["backup"]
+    backup = command_line.ok("connect", "cursor", "--yes", "--no-test", "--json").json["backup"]
     assert Path(backup).read_text() == OTHERS
     assert stat.S_IMODE(os.stat(backup).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(os.path.dirname(backup)).st_mode) == 0o700
@@ -186,7 +277,7 @@ def test_a_link_is_followed_and_stays_one(user: Path, tmp_path: Path):
     link = user / ".cursor" / "mcp.json"
     link.parent.mkdir()
     link.symlink_to(real)
-    command_line.ok("connect", "cursor", "--yes")
+    command_line.ok("connect", "cursor", "--yes", "--no-test")
     assert link.is_symlink()
     assert "anyplug" in said(real)["mcpServers"]
     command_line.ok("connect", "cursor", "--yes", "--remove")
@@ -208,7 +299,7 @@ def test_what_cannot_be_understood_is_left_as_it_is(content: bytes, why: str, us
     for option in ("--yes", "--remove"):
         if option == "--remove" and b"[]}" in content:
             continue  # there is nothing of ours in it, which is all that was asked
-        done = command_line.fails(1, "connect", "cursor", "--yes", option)
+        done = command_line.fails(1, "connect", "cursor", "--yes", "--no-test", option)
         assert why in done.err
     assert path.read_bytes() == content
     row = next(row for row in command_line.ok("connect", "--json").json if row["client"] == "cursor")
@@ -218,28 +309,28 @@ def test_what_cannot_be_understood_is_left_as_it_is(content: bytes, why: str, us
 def test_toml_that_is_written_otherwise_is_left_as_it_is_and_the_cure_is_the_entry(user: Path):
     text = 'mcp_servers = {docs = {command = "docs"}}\n'
     path = Path(plugin_folders.write(str(user / ".codex" / "config.toml"), text))
-    done = command_line.fails(1, "connect", "codex", "--yes")
+    done = command_line.fails(1, "connect", "codex", "--yes", "--no-test")
     assert "[mcp_servers.anyplug]" in done.err
     assert path.read_text() == text
 
 
 def test_what_may_not_be_written_is_left_as_it_is(user: Path):
     path = Path(plugin_folders.write(str(user / ".cursor" / "mcp.json"), OTHERS, 0o444))
-    assert "is read-only" in command_line.fails(1, "connect", "cursor", "--yes").err
+    assert "is read-only" in command_line.fails(1, "connect", "cursor", "--yes", "--no-test").err
     assert path.read_text() == OTHERS
 
 
 def test_what_is_no_file_is_refused(user: Path):
     (user / ".claude.json").mkdir()
-    command_line.fails(1, "connect", "claude", "--yes")
+    command_line.fails(1, "connect", "claude", "--yes", "--no-test")
     (user / ".cursor").write_text("a file")
-    command_line.fails(1, "connect", "cursor", "--yes")
+    command_line.fails(1, "connect", "cursor", "--yes", "--no-test")
     (user / ".gemini").mkdir()
     os.mkfifo(user / ".gemini" / "settings.json")
-    assert "is not a file" in command_line.fails(1, "connect", "gemini", "--yes").err
+    assert "is not a file" in command_line.fails(1, "connect", "gemini", "--yes", "--no-test").err
     (user / ".codex").mkdir()
     (user / ".codex" / "config.toml").symlink_to("config.toml")
-    assert "circle" in command_line.fails(1, "connect", "codex", "--yes").err
+    assert "circle" in command_line.fails(1, "connect", "codex", "--yes", "--no-test").err
 
 
 def test_a_file_that_another_program_changes_meanwhile_is_not_overwritten(user: Path, home: Path):
@@ -279,16 +370,16 @@ def test_clients_keep_files_where_their_variables_say(tmp_path: Path, monkeypatc
 
 def test_opencodes_other_name_is_found(user: Path):
     path = Path(plugin_folders.write(str(user / ".config" / "opencode" / "opencode.jsonc"), "{\n  // mine\n}\n"))
-    command_line.ok("connect", "opencode", "--yes")
+    command_line.ok("connect", "opencode", "--yes", "--no-test")
     assert "anyplug" in said(path)["mcp"]
     assert "// mine" in path.read_text()
 
 
 def test_of_opencodes_two_files_the_one_with_our_entry_is_meant(user: Path):
     path = Path(plugin_folders.write(str(user / ".config" / "opencode" / "opencode.jsonc"), "{}"))
-    command_line.ok("connect", "opencode", "--yes")
+    command_line.ok("connect", "opencode", "--yes", "--no-test")
     plugin_folders.write(str(user / ".config" / "opencode" / "opencode.json"), "{}")
-    assert command_line.ok("connect", "opencode", "--yes", "--json").json["changed"] is False
+    assert command_line.ok("connect", "opencode", "--yes", "--no-test", "--json").json["changed"] is False
     command_line.ok("connect", "opencode", "--yes", "--remove")
     assert path.read_text() == "{}"
 
@@ -296,7 +387,7 @@ def test_of_opencodes_two_files_the_one_with_our_entry_is_meant(user: Path):
 def test_an_entry_that_a_person_wrote_themselves_comes_back(user: Path):
     text = '{"mcpServers": {"anyplug": {"command": "other"}}}'
     path = Path(plugin_folders.write(str(user / ".cursor" / "mcp.json"), text))
-    command_line.ok("connect", "cursor", "--yes")
+    command_line.ok("connect", "cursor", "--yes", "--no-test")
     assert words("cursor", said(path)["mcpServers"]["anyplug"])[-1] == "--resident"
     done = command_line.ok("connect", "cursor", "--yes", "--remove", "--json").json
     assert (done["changed"], done["connected"]) == (True, True)
@@ -314,7 +405,7 @@ def test_what_was_not_understood_is_said_with_a_hint():
 def test_a_whole_file_in_one_line_is_not_shown(user: Path):
     secret = "s3cr3t" * 50
     plugin_folders.write(str(user / ".claude.json"), json.dumps({"oauth": secret}))
-    done = command_line.ok("connect", "claude", "--yes")
+    done = command_line.ok("connect", "claude", "--yes", "--no-test")
     assert "s3cr3t" not in done.err
     assert '"anyplug"' in done.err
 

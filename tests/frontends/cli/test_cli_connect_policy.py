@@ -1,11 +1,14 @@
 """`connect opencode --policy`: the gate for OpenCode's own tools, put where OpenCode looks and taken away again."""
 
+import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
 import plugin_folders
+from anyplug.manage.connect import jsonc
 from command_line import fails, ok, read
 
 IN_A_PROJECT = os.path.join(".opencode", "plugin", "anyplug-policy.js")
@@ -54,11 +57,71 @@ def test_policies_that_cannot_be_used_are_said_and_usable_ones_are_not():
     assert ok("connect", "opencode", "--policy").err == ""
 
 
-def test_who_asks_by_a_hook_is_told_so():
-    assert "a hook that runs `anyplug eval --harness claude`" in fails(2, "connect", "claude", "--policy").err
+HOOKS = {"claude": ".claude/settings.json", "codex": ".codex/hooks.json"}
+OTHERS = """{
+  // mine
+  "model": "opus",
+  "hooks": {
+    "PreToolUse": [
+      {"matcher": "Edit", "hooks": [{"type": "command", "command": "lint"}]}
+    ]
+  }
+}
+"""
 
 
-@pytest.mark.parametrize("words", [("claude", "--policy"), ("--policy",), ("opencode", "--global")])
+def decided(command, tool_input):
+    """What a hook answers about a shell command, as its agent runs it."""
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": os.getcwd(), "tool_name": "Bash"}
+    given = json.dumps({**event, "tool_input": tool_input})
+    done = subprocess.run(["sh", "-c", command], input=given, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout or "{}").get("hookSpecificOutput", {}).get("permissionDecision", "")
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_hooks_are_added_beside_others_decide_and_go_without_a_trace(agent):
+    path = plugin_folders.write(HOOKS[agent], OTHERS)
+    ok("policy", "init", "--harness", "claude")
+    done = ok("connect", agent, "--policy")
+    assert "your policies apply to" in done.out
+    assert done.err == ""
+    entries = jsonc.read(read(path))["hooks"]
+    assert [entry["matcher"] for entry in entries["PreToolUse"]] == ["Edit", "*"]
+    assert set(entries) == {"PreToolUse", "PostToolUse", "UserPromptSubmit"}
+    assert "// mine" in read(path)
+    assert "already has the hooks" in ok("connect", agent, "--policy").out
+    command = entries["PreToolUse"][1]["hooks"][0]["command"]
+    assert os.path.isabs(command.split()[0])
+    assert decided(command, {"command": "npm publish"}) == (0, "deny")
+    assert decided(command, {"command": "git push --force"}) == (0, "deny" if agent == "codex" else "ask")
+    assert decided(command, {"command": "ls"}) == (0, "")
+    # An agent goes on after any other failure than this one, so every failure must be this one.
+    assert decided(command, "no object") == (2, "")
+    assert decided(command.replace(command.split()[0], "/nowhere/anyplug"), {"command": "ls"}) == (2, "")
+    assert [record["agent"] for record in ok("audit", "--by", "NO-PUBLISHING", "--json").json] == [agent]
+    assert "are removed from" in ok("connect", agent, "--policy", "--remove").out
+    assert read(path) == OTHERS
+    assert "has no hooks of anyplug" in ok("connect", agent, "--policy", "--remove").out
+
+
+@pytest.mark.parametrize("agent", HOOKS)
+def test_a_file_for_hooks_is_made_and_goes_with_them(agent):
+    assert "every tool is refused here" in ok("connect", agent, "--policy").err
+    assert ok("connect", agent, "--policy", "--remove", "--json").json[0]["change"] == "removed"
+    assert not os.path.exists(os.path.dirname(HOOKS[agent]))
+    ok("connect", agent, "--policy", "--global")
+    own = os.path.join(os.path.expanduser("~"), HOOKS[agent])
+    assert json.loads(ok("connect", agent, "--policy", "--print").out) == json.loads(read(own))
+    plugin_folders.write(HOOKS[agent], '{"hooks": {"PreToolUse": 1}}')
+    assert "is not a list" in fails(1, "connect", agent, "--policy").err
+
+
+def test_agents_without_a_gate_are_said_to_have_none():
+    assert "policies cannot decide about the own tools of 'zed'" in fails(2, "connect", "zed", "--policy").err
+    assert "needs an agent" in fails(2, "connect", "--policy").err
+
+
+@pytest.mark.parametrize("words", [("gemini", "--policy"), ("--policy",), ("opencode", "--global")])
 def test_what_it_does_not_go_with_is_a_usage_error(words):
     fails(2, "connect", *words)
 

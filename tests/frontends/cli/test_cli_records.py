@@ -1,6 +1,8 @@
 """`jobs`, `logs` and `audit`: what is kept of calls; and calls that are cut short."""
 
+import csv
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -333,6 +335,128 @@ def test_records_can_be_looked_for_by_who_decided_how_it_ended_and_when():
     assert numbers("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 5400))) == [5, 6]
     assert numbers("--since", "2000-01-01") == [1, 2, 3, 4, 5, 6]
     assert command_line.ok("audit", "--by", "nobody").out == "No recorded call matches.\n"
+
+
+def test_whatever_the_table_prints_can_be_searched_for():
+    ruled()
+    store = Store(os.path.join(command_line.home(), "anyplug.db"))
+    Audit(store).end(
+        Record(call="7", at=time.time(), attachment="mcp-1f", agent="claude-code", tool="nobody", outcome="not_found")
+    )
+    store.close()
+    lines = command_line.ok("audit").out.splitlines()
+    columns = {name: lines[0].index(name) for name in ("#", "OUTCOME", "TOOK", "CALLER", "BY", "TOOL")}
+    for line in (line for line in lines[1:] if not line.startswith(" ")):
+        number = int(line.split()[0])
+        assert number in numbers("--caller", line[columns["CALLER"] : columns["BY"]].strip())
+        assert number in numbers("--by", line[columns["BY"] : columns["TOOL"]].strip())
+        assert number in numbers("--tool", line[columns["TOOL"] :].strip())
+        assert number in numbers("--outcome", line[columns["OUTCOME"] : columns["TOOK"]].strip())
+    assert numbers("--by", "policy:SHORT-TEXTS") == numbers("--by", ".cupcake/policies/network.rego:16") == [3, 5]
+    assert numbers("--by", "-") == [7]
+
+
+def test_a_table_says_how_many_records_it_leaves_out_and_programs_get_all():
+    store = Store(os.path.join(command_line.home(), "anyplug.db"))
+    trail = Audit(store)
+    for number in range(60):
+        trail.end(Record(call=str(number), at=number + 1.0, attachment="cli-1", tool="t", outcome="done"))
+    store.close()
+    done = command_line.ok("audit")
+    assert len(done.out.splitlines()) == 51
+    assert "10 older records not shown; `-n 60` shows all" in done.err
+    assert command_line.ok("audit", "-n", "60").err == ""
+    assert len(numbers()) == 60
+    assert len(command_line.ok("audit", "export").out.splitlines()) == 60
+    assert numbers("-n", "2") == [59, 60]
+
+
+def teamwork():
+    """Leave records of two agents in two projects, and of an agent's own tool."""
+    store = Store(os.path.join(command_line.home(), "anyplug.db"))
+    trail = Audit(store)
+    now = time.time()
+    rule = "policy:NO-PUSH .cupcake/policies/git.rego:3"
+    for number, more in enumerate(
+        (
+            {"attachment": "mcp-aa", "agent": "claude-code", "project": "/work/shop", "plugin": "kit"},
+            {"attachment": "mcp-bb", "agent": "codex-mcp-client", "project": "/work/shop/api", "plugin": "kit"},
+            {"attachment": "extension-hush-cc", "callers": ("mcp-aa", "hush/ask"), "project": "/work/shopping"},
+            {
+                "attachment": "claude:s1", "agent": "claude", "project": "/work/shop", "tool": "Bash", "by": rule,
+                "verdict": "denied", "outcome": "denied", "reason": "=cmd()", "format": "claude",
+            },
+        ),
+        1,
+    ):  # fmt: skip
+        usual = {"call": str(number), "at": now - 86400 * (4 - number), "tool": "kit.go", "outcome": "done"}
+        trail.end(Record(**{**usual, **more}))
+    store.close()
+
+
+def test_a_lead_finds_calls_by_agent_caller_project_and_time():
+    teamwork()
+    assert numbers("--agent", "claude") == [1, 4]
+    assert numbers("--caller", "codex-mcp-client") == numbers("--caller", "mcp-bb") == [2]
+    assert numbers("--caller", "hush") == [3]
+    assert numbers("--project", "/work/shop") == [1, 2, 4]
+    assert numbers("--since", "60h", "--until", "12h") == [2, 3]
+
+
+def test_a_summary_counts_by_tool_plugin_caller_outcome_and_rule():
+    teamwork()
+    text = command_line.ok("audit", "summary", "--since", "7d").out
+    assert "4 records from" in text
+    assert "1 refused, 0 failed" in text
+    for heading in ("OUTCOME", "TOOL", "PLUGIN", "CALLER", "PROJECT", "RULE"):
+        assert f"\n{heading}\n" in text
+    assert f"  kit.go  3  {chr(0x2588) * 24}\n  Bash    1  {chr(0x2588) * 8}\n" in text
+    counted = command_line.ok("audit", "summary", "--project", "/work/shop", "--json").json
+    assert counted["records"] == 3
+    assert counted["by"]["rule"] == {"NO-PUSH": 1}
+    assert counted["by"]["caller"] == {"claude": 1, "codex-mcp-client": 1, "claude-code": 1}
+    assert command_line.ok("audit", "summary", "--tool", "nothing").out == "No recorded call matches.\n"
+
+
+def test_an_export_is_read_by_other_programs_and_never_as_a_formula():
+    teamwork()
+    lines = [json.loads(line) for line in command_line.ok("audit", "export").out.splitlines()]
+    assert [line["number"] for line in lines] == [1, 2, 3, 4]
+    rows = list(csv.DictReader(io.StringIO(command_line.ok("audit", "export", "--format", "csv").out)))
+    assert [row["tool"] for row in rows] == ["kit.go", "kit.go", "kit.go", "Bash"]
+    assert rows[2]["callers"] == "mcp-aa > hush/ask"
+    assert rows[3]["reason"] == "'=cmd()"
+    assert rows[3]["time"].endswith("Z")
+    done = command_line.ok("audit", "export", "--agent", "codex", "-n", "5")
+    assert [json.loads(line)["number"] for line in done.out.splitlines()] == [2]
+
+
+def test_old_records_go_and_the_rest_can_still_be_verified():
+    teamwork()
+    command_line.ok("audit", "--head")
+    assert "--yes" in command_line.fails(3, "audit", "prune", "--before", "60h").err
+    assert command_line.fails(2, "audit", "prune").err
+    assert command_line.ok("audit", "prune", "--before", "60h", "--yes").out.startswith("1 record removed")
+    assert numbers() == [2, 3, 4, 5]
+    pruned = command_line.ok("audit", "--tool", "audit prune", "--json").json
+    assert [(record["by"], record["outcome"]) for record in pruned] == [("person", "done")]
+    assert command_line.ok("audit", "--verify").out == "4 records, the chain is intact\n"
+    calls()  # the chain goes on
+    assert command_line.ok("audit", "--verify").out == "9 records, the chain is intact\n"
+    tamper("DELETE FROM audit WHERE number = 2")
+    assert "record 2: record 2 is missing" in command_line.run("audit", "--verify").out
+
+
+def test_settings_remove_old_records_when_a_host_starts():
+    teamwork()
+    with open(os.path.join(command_line.home(), "settings.toml"), "w", encoding="utf-8") as file:
+        file.write("[audit]\nkeep_days = 2\nkeep_mb = 1\n")
+    plugin = plugin_folders.stavrobot("here", "kit", "#!/bin/sh\ncat")
+    command_line.ok("-e", plugin, "call", "kit.act", "text=x")
+    assert [record["tool"] for record in command_line.ok("audit", "--json").json] == [
+        "kit.go", "Bash", "audit prune", "kit.act"
+    ]  # fmt: skip
+    assert command_line.ok("audit", "--verify").code == 0
 
 
 def test_whose_a_note_is_does_not_follow_from_its_words():

@@ -358,13 +358,16 @@ async def test_a_long_list_comes_in_pages(era, is_fast, zot, host):
     assert failed.value.error.code == types.INVALID_PARAMS
 
 
-async def test_a_client_is_one_attachment_that_the_audit_names(era, zot, host):
+async def test_a_client_is_one_attachment_that_the_audit_names(era, is_fast, zot, host):
     async with host(zot()) as up:
-        for _ in range(2):
-            async with client(up, era) as agent:
+        for name in ("an-agent", "another"):
+            info = types.Implementation(name=name, version="1")
+            async with client(up, era, is_fast=is_fast, client_info=info) as agent:
                 await agent.call_tool("echo", {})
                 await agent.call_tool("echo", {})
         who = [one.attachment for one in last(up, 4)]
+        assert [one.agent for one in last(up, 4)] == ["an-agent", "an-agent", "another", "another"]
+        assert {one.project for one in last(up, 4)} == {os.getcwd()}
     assert [name.split("-")[0] for name in who] == ["mcp"] * 4
     assert len(set(who)) == 2
 

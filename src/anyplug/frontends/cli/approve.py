@@ -117,7 +117,8 @@ def settle(session: Session, entry: Entry) -> None:
     before = session.catalog.approvals.of(plugin)
     granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
     try:
-        seen = session.catalog.digest(plugin).value
+        with session.progress(f"reading all files of {plugin.name}"):
+            seen = session.catalog.digest(plugin).value
     except OSError as error:
         why = f"'{plugin.name}' was not approved: cannot read {error.filename}: {error.strerror}"
         refuse(
@@ -147,7 +148,8 @@ def settle(session: Session, entry: Entry) -> None:
             session.note("its setup printed:", *lines_for_people(said, f"  {render.QUOTE}"))
         return 0
 
-    session.with_host(work)
+    with session.progress(f"setting up {plugin.name}: its dependencies, its copy, its first start"):
+        session.with_host(work)
     _say_what_ended(session, plugin, before)
 
 

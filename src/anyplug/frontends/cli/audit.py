@@ -1,29 +1,58 @@
-"""`audit`: the record of all calls."""
+"""`audit`: the record of all calls: show, count, export, verify and remove records."""
 
 import argparse
+import csv
+import json
+import os
 import re
 import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from anyplug.audit.audit_log import Audit, Record
-from anyplug.frontends.cli import render
-from anyplug.frontends.cli.cli_run import Session
+import msgspec
+
+from anyplug.audit.audit_log import Audit, Numbered, Record
+from anyplug.audit.record_search import NOBODY, Wanted, caller
+from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import audit_shape
 from anyplug.model.errors import CODES, FAILED, UsageError
+from anyplug.model.untrusted_text import escaped_json, for_people
 
-SHOWN = 50  # records
+if TYPE_CHECKING:
+    from collections import Counter
+
+SHOWN = 50  # records on a page, unless -n says otherwise
+TOP = 8  # rows of each part of a summary
+NAME = 60  # characters of a row's name in a summary
+BAR = 24  # characters of the longest bar
 LARGEST_HEAD = 4096  # bytes read of a saved head
-OUTCOMES = ("done", "lost", "asked", "modified", *CODES)
+OUTCOMES = ("done", "allowed", "asked", "modified", "lost", *CODES)
+REFUSED = frozenset({"denied", "not_approved", "disabled", "not_enforceable"})
+ENDED_WELL = frozenset({"done", "allowed", "asked", "modified", "needs_answer"})
 SPAN = re.compile(r"(\d{1,6})([smhdw])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+ACTIONS = ("summary", "export", "prune")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
+MB = 1_000_000  # bytes
 
 
 def _audit(parser: Parser) -> Command:
-    parser.add_argument("-n", type=_number, default=SHOWN, metavar="N", help=f"the last N records (default: {SHOWN})")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=ACTIONS,
+        metavar="ACTION",
+        help="summary: count records; export: print all as lines; prune: remove old ones",
+    )
+    parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
     parser.add_argument(
         "--since", type=_moment, default=0.0, metavar="WHEN", help="only calls since then: 2h or 3d ago, or a date"
     )
+    parser.add_argument("--until", type=_moment, default=0.0, metavar="WHEN", help="only calls before then")
     parser.add_argument("--plugin", dest="of_plugin", default="", metavar="PLUGIN", help="only calls of this plugin")
     parser.add_argument("--tool", default="", metavar="TOOL", help="only calls of this tool")
     parser.add_argument(
@@ -31,15 +60,34 @@ def _audit(parser: Parser) -> Command:
         default="",
         choices=OUTCOMES,
         metavar="CODE",
-        help="only calls with this outcome: done, lost, asked, modified or an error code",
+        help="only calls with this outcome: done, lost, allowed, asked, modified or an error code",
     )
     parser.add_argument(
         "--by",
         default="",
         metavar="NAME",
-        help="only calls that this guard or policy decided or changed; or: person, host",
+        help="only calls that this guard or policy decided or changed; or: person, host; as BY shows it",
+    )
+    parser.add_argument("--caller", default="", metavar="NAME", help="only calls from there, as CALLER shows it")
+    parser.add_argument("--agent", default="", metavar="NAME", help="only calls of agents with this in their name")
+    parser.add_argument(
+        "--project", default="", metavar="FOLDER", help="only calls made in this folder or below (. is this one)"
     )
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+    parser.rest.add_argument(
+        "--format",
+        choices=("jsonl", "csv"),
+        default="jsonl",
+        metavar="jsonl|csv",
+        help="with export: JSON lines (default) or CSV",
+    )
+    parser.rest.add_argument(
+        "--before", type=_moment, default=0.0, metavar="WHEN", help="with prune: remove older ones"
+    )
+    parser.rest.add_argument(
+        "--keep-mb", type=_number, metavar="N", help="with prune: keep only the newest N megabytes"
+    )
+    parser.rest.add_argument("--yes", action="store_true", help="with prune: do not ask")
     parser.rest.add_argument(
         "--against", metavar="FILE", help="with --verify: also check that this saved head is in the chain (- is stdin)"
     )
@@ -52,7 +100,7 @@ COMMANDS = {"audit": _audit}
 
 
 def audit(session: Session) -> int:
-    """Show the audit log, or verify it."""
+    """Show the audit log, or do something else with it."""
     options = session.options
     trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
     trail.recover()  # so that the running calls of a killed host are listed from the start
@@ -67,30 +115,168 @@ def audit(session: Session) -> int:
         return 0
     if options.verify:
         return _verify(session, trail, _kept(options.against))
-    wanted = {"plugin": options.of_plugin, "tool": options.tool, "outcome": options.outcome, "by": options.by}
-    records = trail.records(**wanted, since=options.since, limit=options.n)
+    if options.action == "prune":
+        return _prune(session, trail)
+    wanted = _wanted(session)
+    found = (item for item in trail.newest_first() if wanted.includes(item.record))
+    if options.action == "summary":
+        return _summary(session, islice(found, options.n), wanted)
+    if options.action == "export":
+        return _export(session, list(islice(found, options.n))[::-1])
+    return _show(session, found, wanted)
+
+
+def _wanted(session: Session) -> Wanted:
+    options = session.options
+    return Wanted(
+        plugin=options.of_plugin,
+        tool=options.tool,
+        outcome=options.outcome,
+        by=options.by,
+        caller=options.caller,
+        agent=options.agent,
+        project=os.path.abspath(os.path.expanduser(options.project)) if options.project else "",
+        since=options.since,
+        until=options.until,
+    )
+
+
+def _show(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int:
+    options = session.options
     if options.json:
-        session.print_json([audit_shape(item) for item in records])
+        session.print_json([audit_shape(item) for item in list(islice(found, options.n))[::-1]])
         return 0
+    records = list(islice(found, options.n or SHOWN))[::-1]
     if not records:
-        is_choosing = options.since or any(wanted.values())
-        render.out("No recorded call matches." if is_choosing else "No calls are recorded.")
+        render.out("No calls are recorded." if wanted == Wanted() else "No recorded call matches.")
         return 0
     rows = [
         (
             str(item.number),
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(item.record.at)),
+            _time(item.record.at),
             item.record.outcome,
             f"{item.record.duration_ms:.0f} ms",
-            item.record.verdict or "-",
-            item.record.by or "-",
+            caller(item.record),
+            item.record.by or NOBODY,
             item.record.tool,
         )
         for item in records
     ]
     remarks = [_remarks(item.record) for item in records]
-    render.table(("#", "WHEN", "OUTCOME", "TOOK", "VERDICT", "BY", "TOOL"), rows, remarks)
+    render.table(("#", "WHEN", "OUTCOME", "TOOK", "CALLER", "BY", "TOOL"), rows, remarks)
+    if options.n is None and (left := sum(1 for _ in found)):
+        session.note(
+            f"{render.count(left, 'older record')} not shown; `-n {left + len(records)}` shows all, "
+            "`anyplug audit summary` counts them"
+        )
     return 0
+
+
+def _summary(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int:
+    from anyplug.audit.record_search import counts  # only needed here
+
+    first = last = 0.0
+    number = 0
+
+    def each() -> Iterator[Record]:
+        nonlocal first, last, number
+        for item in found:
+            number += 1
+            first, last = item.record.at, last or item.record.at
+            yield item.record
+
+    counted = counts(each())
+    if session.options.json:
+        parts = {name: dict(of.most_common()) for name, of in counted.items()}
+        session.print_json({"records": number, "first": first or None, "last": last or None, "by": parts})
+        return 0
+    if not number:
+        render.out("No calls are recorded." if wanted == Wanted() else "No recorded call matches.")
+        return 0
+    outcomes = counted["outcome"]
+    refused = sum(count for name, count in outcomes.items() if name in REFUSED)
+    failed = number - refused - sum(count for name, count in outcomes.items() if name in ENDED_WELL)
+    render.out(
+        f"{render.count(number, 'record')} from {_time(first)} to {_time(last)}: {refused} refused, {failed} failed"
+    )
+    for name, of in counted.items():
+        if of:
+            render.out("")
+            render.heading(name.upper())
+            _bars(of)
+    return 0
+
+
+def _bars(counted: "Counter[str]") -> None:
+    """Print a part of a summary, with a bar for each row."""
+    rows = counted.most_common(TOP)
+    names = [_shortened(render.line(name)) for name, _ in rows]
+    wide = max(len(name) for name in names)
+    block = "\u2588" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
+    most = len(str(rows[0][1]))
+    for name, (_, count) in zip(names, rows, strict=True):
+        bar = block * max(1, round(BAR * count / rows[0][1]))
+        render.trusted(f"  {name.ljust(wide)}  {count:>{most}}  {render.style('36', bar)}")
+    if left := len(counted) - len(rows):
+        render.out(f"  and {left} more; --json has all")
+
+
+def _shortened(name: str) -> str:
+    """Shorten a name to what fits; of a path the end matters."""
+    if len(name) <= NAME:
+        return name
+    return f"...{name[3 - NAME :]}" if os.sep in name else f"{name[: NAME - 3]}..."
+
+
+def _export(session: Session, records: list[Numbered]) -> int:
+    """Print one record in each line, for another program."""
+    if session.options.format == "jsonl":
+        for item in records:
+            render.trusted(escaped_json(msgspec.json.encode(audit_shape(item)).decode()))
+        return 0
+    columns = ("number", "time", *Record.__struct_fields__)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(columns)
+    for item in records:
+        values = {**audit_shape(item), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(item.record.at))}
+        out.writerow([_cell(values[column]) for column in columns])
+    return 0
+
+
+def _cell(value: object) -> object:
+    """Return a value as a cell: several as one, and a text never as a formula, because agents choose names."""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, dict):
+        text = json.dumps(value, sort_keys=True)
+    else:
+        text = " > ".join(map(str, value)) if isinstance(value, list | tuple) else str(value or "")
+        text = for_people(text, len(text) * render.ESCAPE)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _prune(session: Session, trail: Audit) -> int:
+    options = session.options
+    if not options.before and not options.keep_mb:
+        raise UsageError(
+            "prune needs --before or --keep-mb",
+            "`anyplug audit prune --before 90d`; `keep_days` under [audit] in settings.toml does it every day",
+        )
+    if not options.yes:
+        if not terminal.can_ask():
+            refuse("no record was removed: this is not a terminal", "--yes removes them without asking")
+        if not session.confirm("Remove old records for good? `anyplug audit export` saves them first."):
+            refuse("no record was removed", "nothing was changed")
+    removed = trail.remove_old(before=options.before, largest=(options.keep_mb or 0) * MB, by="person")
+    if options.json:
+        session.print_json({"removed": removed})
+    else:
+        render.out(f"{render.count(removed, 'record')} removed; `anyplug audit --verify` checks the rest")
+    return 0
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def _remarks(record: Record) -> list[str]:

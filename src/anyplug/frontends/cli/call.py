@@ -81,7 +81,10 @@ def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
             found = resident.find(awaited)
             if is_command(has_command=found.is_command, has_tool=found.is_tool):
                 return _report_command(session, resident.run(_line(session, words)))
-            return report(session, resident.call(name, arguments(words[1:], options.args, found.input_schema)))
+            given = arguments(words[1:], options.args, found.input_schema)
+            with session.progress(f"running {name}"):
+                result = resident.call(name, given)
+            return report(session, result)
 
     async def work(host: "Host") -> int:
         await host.hear_out(awaited)
@@ -104,7 +107,8 @@ async def _call_here(session: Session, host: "Host", name: str, words: list[str]
     given = arguments(words, session.options.args, tool.input_schema if tool else None)
     stop = host.listen(note_teller(tool.plugin if tool else "", session.note))
     try:
-        result = await host.call(name, given, attachment=terminal_attachment(session))
+        with session.progress(f"running {name}"):
+            result = await host.call(name, given, attachment=terminal_attachment(session))
     finally:
         stop()
     return report(session, result)

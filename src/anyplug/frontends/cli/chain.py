@@ -46,7 +46,8 @@ def chain(session: Session) -> int:
             return _report(session, read, resident.chain(read.steps, tell))
 
     async def work(host: "Host") -> int:
-        outcome = await host.run_chain(read.steps, attachment=terminal_attachment(session), on_step=tell)
+        with session.progress("running the chain"):
+            outcome = await host.run_chain(read.steps, attachment=terminal_attachment(session), on_step=tell)
         return _report(session, read, outcome)
 
     return session.with_host(work)

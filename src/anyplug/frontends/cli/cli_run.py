@@ -4,16 +4,18 @@ import argparse
 import os
 import shlex
 import signal
+from contextlib import ExitStack, nullcontext
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from anyplug.frontends.cli import render, terminal
+from anyplug.frontends.cli import progress, render, terminal
 from anyplug.home.settings import find_home
 from anyplug.model.errors import CODES, FAILED, AnyplugError, PluginNotFound
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from anyplug.catalog.catalog import Catalog
     from anyplug.catalog.snapshot import Entry, Snapshot
@@ -78,7 +80,8 @@ class Session:
     def snapshot(self) -> "Snapshot":
         """What was found."""
         if self._snapshot is None:
-            self._snapshot = self.catalog.load()
+            with self.progress("reading plugins, and checking their files"):
+                self._snapshot = self.catalog.load()
         return self._snapshot
 
     def running_snapshot(self) -> "Snapshot":
@@ -98,7 +101,8 @@ class Session:
             async def look(host: "Host") -> "Snapshot":
                 return host.snapshot
 
-            self._snapshot = self.with_host(look)
+            with self.progress(f"starting {render.count(len(unknown), 'plugin')} to learn what they offer"):
+                self._snapshot = self.with_host(look)
             self._has_asked = True
         return self.snapshot
 
@@ -176,17 +180,20 @@ class Session:
 
         async def inside() -> "T":
             self._task = asyncio.current_task()
-            async with Host(
-                self.options.plugin,
-                roots=self._roots,
-                home=self.options.home,
-                watch=stays_up,
-                eager=False,
-                tell=self.note,
-                learning=learning,
-            ) as host:
-                self._warn_of_settings(host.catalog)
-                return await work(host)
+            with ExitStack() as starting:
+                starting.enter_context(self.progress("starting plugins"))
+                async with Host(
+                    self.options.plugin,
+                    roots=self._roots,
+                    home=self.options.home,
+                    watch=stays_up,
+                    eager=False,
+                    tell=self.note,
+                    learning=learning,
+                ) as host:
+                    starting.close()
+                    self._warn_of_settings(host.catalog)
+                    return await work(host)
 
         try:
             return anyio.run(inside)
@@ -209,6 +216,7 @@ class Session:
         """Refuse decisions about trust to an agent bound by policies, and to whatever it started."""
         options = self.options
         decides = options.named in DECIDING or (options.named == "policy" and options.action in {"trust", "init"})
+        decides = decides or (options.named == "audit" and (options.action == "prune" or options.reseal))
         if not decides or (options.named == "serve" and options.linger and not options.http):  # as `mcp` starts it
             return
         from anyplug.policy import bound_agents  # only needed for decisions
@@ -233,6 +241,10 @@ class Session:
         """Show the person something besides the data."""
         if not self.options.quiet:
             terminal.say(*lines)
+
+    def progress(self, what: str) -> "AbstractContextManager[progress.Say]":
+        """Show the person what is being done inside, as long as it lasts."""
+        return nullcontext(lambda _: None) if self.options.quiet else progress.shown(what)
 
     def warn(self, text: str) -> None:
         """Warn the person."""

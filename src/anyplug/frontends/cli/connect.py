@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
@@ -13,10 +13,15 @@ from anyplug.home.settings import find_home, usual_home
 from anyplug.manage.connect import client_entry
 from anyplug.manage.connect.client_entry import Change
 from anyplug.manage.connect.clients import CLIENTS, Client, Scope
-from anyplug.model.errors import ConfigError, UsageError
+from anyplug.model.errors import FAILED, ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from anyplug.manage.connect.handshake import Seen
 
 SURFACES = ("all", "search")
 CONTEXT = 2  # lines shown around a change
+SHOWN = 5  # tools that a test names
+IN_UVS_CACHE = f"{os.sep}archive-v0{os.sep}"  # where `uvx` keeps programs
 LONGEST_LINE = 200  # characters; a longer line is a whole file, and would show more than it should
 PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")  # becomes part of a name that every client accepts
 
@@ -34,11 +39,17 @@ def _connect(parser: Parser) -> Command:
     parser.add_argument("--remove", action="store_true", help="remove anyplug from the configuration")
     parser.add_argument("--print", action="store_true", help="only print what would be added to the configuration")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.rest.add_argument("--no-test", action="store_true", help="do not start the server to see whether it works")
+    parser.rest.add_argument(
+        "--by-name", action="store_true", help="name the program `anyplug`, for a file that others use too"
+    )
     parser.rest.add_argument("--profile", default="", metavar="NAME", help="offer only the tools of this profile")
     parser.rest.add_argument(
         "--surface", choices=SURFACES, help="offer all tools, or three tools that find and call them"
     )
-    parser.rest.add_argument("--policy", action="store_true", help="OpenCode: apply your policies to its own tools")
+    parser.rest.add_argument(
+        "--policy", action="store_true", help="opencode, claude, codex: apply your policies to its own tools"
+    )
     parser.rest.add_argument(
         "--global", dest="everywhere", action="store_true", help="with --policy: in all projects, not only in this one"
     )
@@ -56,6 +67,9 @@ def connect(session: Session) -> int:
             "connect takes neither --plugin nor --no-discover, which apply to one run only",
             "install the plugin; to choose what an agent gets, use --profile",
         )
+    if options.project and options.client in CLIENTS and not CLIENTS[options.client].project and not options.policy:
+        title = CLIENTS[options.client].title
+        raise UsageError(f"{title} reads no configuration from a project", f"`anyplug connect {options.client}`")
     if options.profile and not PROFILE.fullmatch(options.profile):
         raise UsageError(
             f"'{options.profile}' is not a valid profile name", "use letters, digits, hyphens, underscores"
@@ -63,9 +77,12 @@ def connect(session: Session) -> int:
     if options.everywhere and not options.policy:
         raise UsageError("--global needs --policy", "without --project, a connection is for all projects")
     if options.policy:
-        from anyplug.frontends.cli.connect_policy import gate  # only needed for OpenCode
+        from anyplug.frontends.cli.connect_policy import gate  # only needed for policies
 
-        return gate(session)
+        home = find_home(options.home).path
+        return gate(
+            session, [*_program(by_name=options.by_name), *(["--home", home] if home != usual_home().path else [])]
+        )
     if options.client is None:
         return _list(session)
     client = _client(options.client)
@@ -90,18 +107,40 @@ def _client(name: str) -> Client:
 def _join(session: Session, client: Client, server: str) -> int:
     home = find_home(session.options.home)
     scope, is_here = _scope(session), client.is_here  # checked now, because our own file would make it look installed
-    change = client_entry.joining(home, client, server, _command(session), scope, os.getcwd())
+    command = _command(session)
+    change = client_entry.joining(home, client, server, command, scope, os.getcwd())
     if change.is_none:
-        return _report(session, change, "", f"{client.title} is already connected, in {change.path}", connected=True)
-    _show(session, change, client_entry.snippet(client, server, _command(session)))
+        said = f"{client.title} is already connected, in {change.path}"
+        return _report(session, change, "", said, connected=True, seen=_try_out(session, command, scope))
+    _show(session, change, client_entry.snippet(client, server, command))
     _agree(session, f"Change {change.path}?", f"{client.title} was not connected")
     backup = client_entry.make(home, change)
-    _report(session, change, backup, f"{client.title} is connected, in {change.path}", connected=True)
-    if scope == "project" and client.project_note:
-        session.note(f"note: {client.project_note}")
+    said = f"{client.title} is connected, in {change.path}"
+    code = _report(session, change, backup, said, connected=True, seen=_try_out(session, command, scope))
+    for note in (client.project_note if scope == "project" else "", client.user_note):
+        if note:
+            session.note(f"note: {note}")
+    if scope == "project" and os.path.isabs(command[0]):
+        session.note(f"note: {command[0]} is a path of this machine; --by-name is for a file that others use too")
     if not is_here:
         session.warn(f"{client.title} does not seem to be installed here")
-    return 0
+    return code
+
+
+def _try_out(session: Session, command: list[str], scope: Scope) -> "Seen | None":
+    """Start the server as the client will; leave no daemon behind that was not running before."""
+    if session.options.no_test:
+        return None
+    from anyplug.frontends.cli.serve import stop_daemon  # with the daemon's client, only needed for a connection
+    from anyplug.frontends.daemon.locate import Address
+    from anyplug.manage.connect.handshake import try_out
+
+    was_up = Address(find_home(session.options.home).path).is_held()
+    with session.progress("starting the server as the client will"):
+        seen = try_out(command, os.getcwd() if scope == "project" else os.path.expanduser("~"))
+        if not was_up:
+            stop_daemon(session)
+    return seen
 
 
 def _leave(session: Session, client: Client, server: str) -> int:
@@ -131,7 +170,10 @@ def _print(session: Session, client: Client, server: str) -> int:
 
 
 def _list(session: Session) -> int:
-    places = [_place(client, scope) for client in CLIENTS.values() for scope in ("user", "project")]
+    scopes: tuple[Scope, ...] = ("user", "project")
+    places = [
+        _place(client, scope) for client in CLIENTS.values() for scope in scopes if scope == "user" or client.project
+    ]
     shown = [place for place in places if place["scope"] == "user" or place["exists"]]
     if session.options.json:
         session.print_json(shown)
@@ -187,7 +229,7 @@ def _command(session: Session) -> list[str]:
     """Return the command line with which a client starts us."""
     options = session.options
     home = find_home(options.home).path
-    words = _program()
+    words = _program(by_name=options.by_name)
     words += ["--home", home] if home != usual_home().path else []
     words += ["mcp", "--resident"]
     words += ["--profile", options.profile] if options.profile else []
@@ -195,15 +237,18 @@ def _command(session: Session) -> list[str]:
     return words
 
 
-def _program() -> list[str]:
-    """Return this program's command: by its name if that resolves to this program, else by its path."""
+def _program(*, by_name: bool = False) -> list[str]:
+    """Return this program's command, by its path: a client that a desktop starts has another PATH than a shell."""
+    if by_name:
+        return ["anyplug"]
     own = os.path.abspath(sys.argv[0])
     if os.path.basename(own) != "anyplug":  # `python -m anyplug`
         own = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "anyplug")
         if not os.access(own, os.X_OK):
             return [os.path.abspath(sys.executable), "-m", "anyplug"]
     found = shutil.which("anyplug")
-    return ["anyplug"] if found is not None and os.path.realpath(found) == os.path.realpath(own) else [own]
+    # The one on the PATH, such as ~/.local/bin/anyplug, stays the same when what it links to is replaced.
+    return [os.path.abspath(found) if found is not None and os.path.realpath(found) == os.path.realpath(own) else own]
 
 
 def _show(session: Session, change: Change, added: str) -> None:
@@ -235,8 +280,18 @@ def _agree(session: Session, question: str, otherwise: str) -> None:
         refuse(otherwise, "nothing was changed")
 
 
-def _report(session: Session, change: Change, backup: str, said: str, *, connected: bool = False) -> int:
+def _report(
+    session: Session,
+    change: Change,
+    backup: str,
+    said: str,
+    *,
+    connected: bool = False,
+    seen: "Seen | None" = None,
+) -> int:
+    code = FAILED if seen is not None and seen.failure else 0
     if session.options.json:
+        tested = {"ok": not seen.failure, "tools": list(seen.tools), "error": seen.failure or None} if seen else None
         session.print_json(
             {
                 "client": change.client.name,
@@ -245,10 +300,34 @@ def _report(session: Session, change: Change, backup: str, said: str, *, connect
                 "changed": not change.is_none,
                 "connected": connected,
                 "backup": backup or None,
+                "test": tested,
             }
         )
-        return 0
+        return code
     render.out(said)
     if backup:
         session.note(f"the previous file is saved as {backup}")
-    return 0
+    if seen is not None:
+        _say_what_was_seen(session, seen)
+    if IN_UVS_CACHE in sys.prefix:
+        session.warn("this program is in uv's cache, from which it may be removed at any time")
+        session.note("hint: install it with `uv tool install`, then connect again")
+    return code
+
+
+def _say_what_was_seen(session: Session, seen: "Seen") -> None:
+    if seen.failure:
+        render.error(f"the server does not start as the client will start it: {seen.failure}", "`anyplug doctor`")
+        return
+    tools = [name for name in seen.tools if not name.startswith("builtin_")]
+    more = f" and {len(tools) - SHOWN} more" if len(tools) > SHOWN else ""
+    if tools:
+        render.out(
+            f"tested: it starts, and offers {render.count(len(tools), 'tool')}: {', '.join(tools[:SHOWN])}{more}"
+        )
+        return
+    render.out("tested: it starts, and offers no tools of plugins yet")
+    waiting = [entry.name for entry in session.snapshot.entries if entry.state in {"new", "changed"}]
+    session.note(
+        f"hint: `anyplug {f'approve {waiting[0]}' if waiting else 'install FOLDER'}`; agents then see its tools"
+    )

@@ -1,59 +1,79 @@
-"""`connect opencode --policy`: install the plugin that submits OpenCode's own tools to policies."""
+"""`connect AGENT --policy`: submit the tools that an agent runs itself to policies."""
 
 import os
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.home.settings import find_home, usual_home
+from anyplug.manage.connect import policy_hooks
 from anyplug.model.errors import UsageError
+from anyplug.policy.agent_events import POLICIES_OF
 from anyplug.policy.opencode import installation
 
 SAID = {
-    "added": "your policies apply to OpenCode's own tools, by {path}; restart OpenCode",
-    "updated": "{path} is now up to date; restart OpenCode",
+    "added": "your policies apply to {title}'s own tools, by {path}; {then}",
+    "updated": "{path} is now up to date; {then}",
     "unchanged": "{path} already exists",
-    "removed": "{path} is removed: policies no longer apply to OpenCode's own tools; restart OpenCode",
+    "removed": "{path} is removed: policies no longer apply to {title}'s own tools; restart {title}",
     "absent": "{path} does not exist",
+}
+SAID_OF_HOOKS = {
+    **SAID,
+    "unchanged": "{path} already has the hooks",
+    "removed": "the hooks are removed from {path}: policies no longer apply to {title}'s own tools; restart {title}",
+    "absent": "{path} has no hooks of anyplug",
 }
 
 
-def gate(session: Session) -> int:
-    """Install the plugin for OpenCode, remove it, or print it."""
+def gate(session: Session, program: list[str]) -> int:
+    """Install the gate of an agent, remove it, or print it."""
     options = session.options
-    if options.client != "opencode":
-        hint = (
-            "`anyplug connect opencode --policy`; for Claude Code, add a hook that runs `anyplug eval --harness claude`"
-        )
-        raise UsageError("--policy is for OpenCode", hint)
+    name = options.client or ""
+    if name != "opencode" and name not in policy_hooks.AGENTS:
+        why = f"policies cannot decide about the own tools of '{name}'" if name else "--policy needs an agent"
+        raise UsageError(why, "anyplug has gates for opencode, claude and codex: `anyplug connect claude --policy`")
     home = find_home(options.home).path
-    other_home = home if home != usual_home().path else None
     project = None if options.everywhere else os.getcwd()
-    if options.print:
-        render.trusted(installation.render(other_home))
-        return 0
-    changes = installation.remove(project) if options.remove else [installation.install(project, home=other_home)]
+    if name == "opencode":
+        other_home = home if home != usual_home().path else None
+        if options.print:
+            render.trusted(installation.render(other_home))
+            return 0
+        made = installation.remove(project) if options.remove else [installation.install(project, home=other_home)]
+        changes: list[tuple[str, str, str]] = [(one.path, one.change, one.kept) for one in made]
+        title, then, sentences = "OpenCode", "restart OpenCode", SAID
+    else:
+        if options.print:
+            render.trusted(policy_hooks.snippet(name, program))
+            return 0
+        path, change = (
+            policy_hooks.remove(name, project) if options.remove else policy_hooks.install(name, project, program)
+        )
+        changes = [(path, change, "")]
+        title, then = policy_hooks.AGENTS[name].title, policy_hooks.AGENTS[name].then
+        sentences = SAID_OF_HOOKS
     if options.json:
-        session.print_json([{"path": one.path, "change": one.change, "kept": one.kept or None} for one in changes])
+        session.print_json([{"path": path, "change": change, "kept": kept or None} for path, change, kept in changes])
         return 0
     if not options.remove and project is not None:
-        _look(session, home, project)  # first: a warning that everything would be refused comes before the success
-    for one in changes:
-        render.out(SAID[one.change].format(path=one.path))
-        if one.kept:
-            session.note(f"the previous file is saved as {one.kept}")
+        _look(session, home, project, name)  # first: a warning that everything would be refused comes before success
+    for path, change, kept in changes:
+        render.out(sentences[change].format(path=path, title=title, then=then))
+        if kept:
+            session.note(f"the previous file is saved as {kept}")
     return 0
 
 
-def _look(session: Session, home: str, project: str) -> None:
+def _look(session: Session, home: str, project: str, agent: str) -> None:
     """Warn if the gate would refuse everything because there are no usable policies."""
     from anyplug.frontends.cli import policy_trust as trusting  # only needed here
     from anyplug.policy.engine import Engine, NoPolicies
     from anyplug.policy.evaluation import Options
 
-    engine = Engine(home)
+    engine, harness = Engine(home), POLICIES_OF.get(agent, agent)
     try:
-        nearest = engine.places_of(project, "opencode")[0]
-        engine.place("opencode", nearest, engine.global_root(Options(), "opencode"))
+        nearest = engine.places_of(project, harness)[0]
+        engine.place(harness, nearest, engine.global_root(Options(), harness))
         trusting.offer(session, nearest.root)
     except NoPolicies as error:
         session.warn(f"until that is fixed, every tool is refused here: {error}")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from anyplug import __version__
 from anyplug.call.consent import Attachment
 from anyplug.formats import registry
+from anyplug.frontends.cli import demo_picture
 from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.describe_plugin import TIERS
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home.scratch_folders import Scratch
 from anyplug.home.settings import find_home
@@ -45,6 +47,7 @@ CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("echo_text", {"text": "rm -rf /"}, "denied"),
 )
 EDITED = "word-count"
+LEGEND = f"{TIERS}\n(!) {permissions.warning(('shell:exec', 'network'))}"
 
 
 def _demo(parser: Parser) -> Command:
@@ -68,11 +71,12 @@ def demo(session: Session) -> int:
         folder = scratch.folder().path
         root = os.path.join(folder, "plugins")
         shutil.copytree(_examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
-        results, as_expected = anyio.run(_show, console, root, os.path.join(folder, "home"))
+        results, as_expected = anyio.run(_show, session, console, root, os.path.join(folder, "home"))
     finally:
         scratch.close()
     if options.svg:
-        console.save_svg(options.svg, title="anyplug demo")
+        with open(options.svg, "w", encoding="utf-8") as file:
+            file.write(demo_picture.in_motion(console.export_svg(title="anyplug demo")))
     if options.json:
         session.print_json([result_shape(result) for result in results])
     if find_node() is None:
@@ -80,19 +84,25 @@ def demo(session: Session) -> int:
     return DONE if as_expected else FAILED
 
 
-async def _show(console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
+async def _show(session: Session, console: "Console", root: str, home: str) -> tuple[list[Result], bool]:
     """Find, refuse, approve, call, notice a change, verify; return the results, and whether all went as expected."""
     async with Host(roots=[root], home=home, watch=False) as host:
         console.print(f"[bold]anyplug {__version__}[/] found {len(host.plugins)} plugins\n")
         console.print(_plugins_table(host))
+        console.print(f"\n[dim]{LEGEND}[/]")
         name, arguments, _ = CALLS[0]
         refused = await host.call(name, arguments)
         console.print(f"\nBefore it is approved, [bold]{name}[/] answers: [yellow]{_text(refused)}[/]")
         console.print("Approving all of them, for this demo.\n")
-        for entry in host.plugins:
-            await host.approve(entry.plugin)
         attachment = Attachment("demo", yes=True, shows_panels=False)
-        results = [await host.call(name, arguments, attachment=attachment) for name, arguments, _ in CALLS]
+        results = []
+        with session.progress("") as say:
+            for number, entry in enumerate(host.plugins, 1):
+                say(f"approving {entry.name} ({number} of {len(host.plugins)})")
+                await host.approve(entry.plugin)
+            for number, (called, given, _) in enumerate(CALLS, 1):
+                say(f"calling {called} ({number} of {len(CALLS)})")
+                results.append(await host.call(called, given, attachment=attachment))
         console.print(_results_table(results))
         with open(os.path.join(root, EDITED, "main.py"), "a", encoding="utf-8") as file:
             file.write("\n# one more line\n")

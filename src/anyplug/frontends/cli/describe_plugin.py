@@ -7,6 +7,8 @@ from anyplug.frontends.json_output import server_shape
 from anyplug.model import permissions
 from anyplug.model.types import Plugin, Problem
 
+TIERS = "tier 1: runs once you have approved it; tier 2: also asks you, once in each run"
+
 
 def named(name: str, description: str) -> str:
     """Return a name with its description, if there is one."""

@@ -29,7 +29,8 @@ def doctor(session: Session) -> int:
 
     from anyplug.manage.machine_report import examine  # for the same reason
 
-    report = anyio.run(examine, session.catalog, entries)
+    with session.progress("trying to get out of the sandbox, in every way that is known"):
+        report = anyio.run(examine, session.catalog, entries)
     if session.options.json:
         session.print_json(msgspec.to_builtins(report))
     else:

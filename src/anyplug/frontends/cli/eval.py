@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyplug.frontends.cli.cli_run import Session
     from anyplug.frontends.cli.parsing import Command, Parser
 
-HARNESSES = ("opencode", "claude", "anyplug", "cursor", "factory")
+HARNESSES = ("opencode", "claude", "codex", "anyplug", "cursor", "factory")
 VALUES = {  # options that take a value: the original's, before or after the command
     "--harness": "harness",
     "--policy-dir": "policy_dir",
@@ -37,7 +37,7 @@ LARGEST_ANSWER = 64 << 20  # bytes
 ATTACH_S = 2.0  # a running daemon answers in a millisecond
 ANSWER_S = 120.0  # signals may run for a while
 CHUNK = 65_536
-FAILED, STOPPED = 1, 2  # Claude Code stops only for the latter
+FAILED, STOPPED = 1, 2  # Claude Code and Codex stop only for the latter
 
 
 def quickly(words: list[str]) -> int | None:
@@ -141,7 +141,7 @@ def _receive(line: Any, count: int, received: bytes = b"") -> bytes:
 
 
 def _failure(harness: str) -> int:
-    return STOPPED if harness == "claude" else FAILED
+    return STOPPED if harness in {"claude", "codex"} else FAILED
 
 
 def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """`install`, `update` and `remove`."""
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 from anyplug.catalog.snapshot import Entry
@@ -15,7 +13,6 @@ from anyplug.manage.installer import Installed, Installer
 from anyplug.manage.plugin_sources import Source
 from anyplug.model.errors import InstallError
 from anyplug.model.types import Plugin
-from anyplug.model.untrusted_text import for_people
 
 
 def _install(parser: Parser) -> Command:
@@ -46,7 +43,7 @@ def install(session: Session) -> int:
     """Install a plugin, then let the person approve it. If its setup fails, it is not installed."""
     options, installer = session.options, _installer(session)
     source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
-    with _progress(session, f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
+    with session.progress(f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
         installed = installer.install(source)
     entry = _entry(session, installed)
     _describe(session, installed, entry, "installed")
@@ -70,7 +67,7 @@ def update(session: Session) -> int:
     entry = session.plugin(options.name)
     before, is_approved = session.catalog.approvals.of(entry.plugin), False
     with ExitStack() as stack:
-        with _progress(session, f"updating {entry.name}"):
+        with session.progress(f"updating {entry.name}"):
             installed = stack.enter_context(installer.update(entry.plugin))
         if not installed.is_new:
             return _say_nothing_is_new(session, installed)
@@ -237,19 +234,3 @@ def _report(session: Session, installed: Installed, *, is_approved: bool = False
     elif entry.state == "approved" and installed.is_new:
         render.out(f"{plugin.name} is approved{approve.what_holds(session, plugin)}")
         approve.say_what_is_missing(session, plugin)
-
-
-@contextmanager
-def _progress(session: Session, what: str) -> Iterator[None]:
-    """Show progress: a spinner for people, a line for logs."""
-    if session.options.quiet or session.options.json:
-        yield
-    elif sys.stderr.isatty():
-        from rich.console import Console  # takes 53 ms to import, for people who wait anyway
-        from rich.text import Text
-
-        with Console(stderr=True).status(Text(for_people(what))):
-            yield
-    else:
-        session.note(what)
-        yield

@@ -1,6 +1,7 @@
 """`list` and `tools`: what was found."""
 
 import os
+import sys
 from typing import get_args
 
 from anyplug.catalog.offers import NOT_RUNNING
@@ -8,7 +9,7 @@ from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.describe_plugin import first_sentence, print_problems
+from anyplug.frontends.cli.describe_plugin import TIERS, first_sentence, print_problems
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import entry_shape, tool_shape
 from anyplug.home.location import RESIDENT
@@ -63,6 +64,8 @@ def list_plugins(session: Session) -> int:
     ]
     render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
     print_problems(entries)
+    if sys.stdout.isatty() and any(entry.plugin.tier > 1 for entry in entries):
+        session.note(TIERS)
     return 0
 
 

@@ -17,7 +17,7 @@ HARNESSES = ("opencode", "claude", "anyplug")
 SINCE = "7d"
 IN_FORCE = {
     "opencode": "`anyplug connect opencode --policy{0}` puts it into force",
-    "claude": "a hook of Claude Code that runs `anyplug eval --harness claude` puts it into force",
+    "claude": "`anyplug connect claude --policy{0}` puts it into force, for Codex `connect codex`",
     "anyplug": "and it is in force for the tools of all plugins",
 }
 EPILOG = """\

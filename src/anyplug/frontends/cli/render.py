@@ -8,7 +8,7 @@ prints text as it is, and `data` what a plugin returned to a program that reads 
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 import msgspec
@@ -28,6 +28,14 @@ QUOTE = "| "  # before each line of a plugin's text
 HANG = 4  # indentation of continuation lines
 NARROW = 0x1100  # from this character on, many are two cells wide
 
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+before_line: Callable[[], None] = nothing  # clears a line that reports progress
+is_asking = False  # a question waits for its answer, which nothing may overwrite
+
 STATE_COLOURS = {
     "approved": "32",
     "new": "33",
@@ -41,6 +49,7 @@ STATE_COLOURS = {
 
 def out(*lines: str) -> None:
     """Print lines to stdout."""
+    before_line()
     for line in lines:
         print(for_people(line))
     sys.stdout.flush()
@@ -53,14 +62,24 @@ def heading(text: str) -> None:
 
 def say(*lines: str, fold: bool = False) -> None:
     """Print lines to stderr; `fold` those that a plugin can make long, because a terminal wraps to column 0."""
+    before_line()
     for line in lines:
         print("\n".join(_folded(for_people(line), sys.stderr)) if fold else for_people(line), file=sys.stderr)
     sys.stderr.flush()
 
 
 def ask(question: str) -> None:
-    """Print a question to stderr and leave the cursor behind it."""
+    """Print a question to stderr and leave the cursor behind it, until `answered`."""
+    global is_asking  # noqa: PLW0603 - as there is one terminal
+    is_asking = True
+    before_line()
     print(f"{for_people(question)} ", end="", file=sys.stderr, flush=True)
+
+
+def answered() -> None:
+    """Let progress be shown again."""
+    global is_asking  # noqa: PLW0603 - as there is one terminal
+    is_asking = False
 
 
 def quote(text: str) -> None:

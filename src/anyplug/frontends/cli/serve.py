@@ -175,23 +175,30 @@ def _words_for_http(options: "Namespace") -> list[str]:
     return words + [name for name, is_given in flags.items() if is_given]
 
 
-def stop(session: Session) -> int:
-    """Stop the daemon, and wait until it is gone."""
+def stop_daemon(session: Session) -> bool:
+    """Stop the daemon, and wait until it is gone; return whether there was one. Raises NotUp."""
     address = Address(find_home(session.options.home).path)
     resident = _reach(session, address)
-    if resident is not None:
-        with resident, suppress(HostGone):  # another client may have stopped it first
-            host = process_identity.of(resident.pid)
-            resident.stop()
-        until = time.monotonic() + STOP_S
-        while address.is_held() and process_identity.is_alive(host):  # an agent may have already started the next one
-            if time.monotonic() > until:
-                raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
-            time.sleep(LOOK_S)
+    if resident is None:
+        return False
+    with resident, suppress(HostGone):  # another client may have stopped it first
+        host = process_identity.of(resident.pid)
+        resident.stop()
+    until = time.monotonic() + STOP_S
+    while address.is_held() and process_identity.is_alive(host):  # an agent may have already started the next one
+        if time.monotonic() > until:
+            raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
+        time.sleep(LOOK_S)
+    return True
+
+
+def stop(session: Session) -> int:
+    """Stop the daemon."""
+    was_up = stop_daemon(session)
     if session.options.json:
-        session.print_json({"stopped": resident is not None})
+        session.print_json({"stopped": was_up})
     else:
-        render.out("the daemon has stopped" if resident is not None else "the daemon is not running")
+        render.out("the daemon has stopped" if was_up else "the daemon is not running")
     return 0
 
 

@@ -22,4 +22,7 @@ def put(question: str) -> None:
 
 def answer() -> str:
     """Read a line; empty if there is none."""
-    return sys.stdin.readline().rstrip("\n")
+    try:
+        return sys.stdin.readline().rstrip("\n")
+    finally:
+        render.answered()

@@ -25,7 +25,7 @@ from anyplug.call.consent import Attachment
 from anyplug.frontends.mcp.handlers import Request
 from anyplug.frontends.mcp.listing import BadCursor
 from anyplug.frontends.mcp.result_content import Wire, encoded
-from anyplug.frontends.mcp.sdk_server import Context, Reception, bad_cursor, can_show_forms, elicitation
+from anyplug.frontends.mcp.sdk_server import Context, Reception, bad_cursor, can_show_forms, elicitation, named
 
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession
@@ -176,11 +176,11 @@ class Lane:
         if key not in self._envelopes:
             if len(self._envelopes) >= MOST_ENVELOPES:
                 return None
-            capabilities = msgspec.json.decode(meta.capabilities)
+            capabilities, info = msgspec.json.decode(meta.capabilities), msgspec.json.decode(meta.info)
             whole: Wire = {
                 types.PROTOCOL_VERSION_META_KEY: meta.version,
                 types.CLIENT_CAPABILITIES_META_KEY: capabilities,
-                types.CLIENT_INFO_META_KEY: msgspec.json.decode(meta.info),
+                types.CLIENT_INFO_META_KEY: info,
             }
             try:
                 methods.validate_client_request("tools/list", LATEST_MODERN_VERSION, {"_meta": whole})
@@ -188,6 +188,7 @@ class Lane:
             except ValueError:
                 return None
             self._envelopes[key] = can_show_forms(known)
+            self._attachment.agent = named(info["name"]) if info else ""
         return self._envelopes[key]
 
     async def _serve(self, plain: _Plain, in_flight: _InFlight) -> None:

@@ -27,6 +27,7 @@ from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Desk, Failed,
 from anyplug.frontends.mcp.listing import ARGUMENT, BadCursor
 from anyplug.frontends.mcp.result_content import Wire, failure_data
 from anyplug.model.types import Note
+from anyplug.model.untrusted_text import for_people
 from anyplug.peers.notices import Notice, SnapshotChanged
 
 NAME = "anyplug"
@@ -38,6 +39,7 @@ SEVERITIES: tuple[types.LoggingLevel, ...] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
 USUAL_LEVEL: types.LoggingLevel = "info"  # until a client chooses another
+LONGEST_NAME = 60  # characters of an agent's name in the audit
 KEY = "anyplug"  # in a connection's scratch state
 
 Context = ServerRequestContext[Any, Any]
@@ -154,6 +156,7 @@ class Reception:
                 ctx.session, known or Attachment("mcp", view=self.desk.view, shows_panels=False)
             )
         client: Client = connection.state[KEY]
+        client.attachment.agent = agent_name(ctx)
         return client
 
     def _request(self, ctx: Context, params: types.CallToolRequestParams | types.GetPromptRequestParams) -> Request:
@@ -167,9 +170,11 @@ class Reception:
                 progress=ctx.session.report_progress,
             )
         known = self._attachment_of(ctx)
+        attachment = known or Attachment("mcp", view=self.desk.view, shows_panels=False)
+        attachment.agent = agent_name(ctx)
         responses = params.input_responses or {}
         return Request(
-            attachment=known or Attachment("mcp", view=self.desk.view, shows_panels=False),
+            attachment=attachment,
             is_modern=True,
             can_ask=can_show_forms(capabilities),
             is_alone=known is None,
@@ -269,6 +274,16 @@ def bad_state() -> MCPError:
     hint = "call again without requestState; the question will be asked again"
     data: Wire = {"code": "denied", "message": "the question is not open, or was about something else", "hint": hint}
     return MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", data)
+
+
+def agent_name(ctx: Context) -> str:
+    """Return how the agent names itself; an empty string if it does not."""
+    return named(ctx.session.client_params.client_info.name) if ctx.session.client_params is not None else ""
+
+
+def named(name: str) -> str:
+    """Return an agent's name as it is recorded."""
+    return for_people(" ".join(name.split()), LONGEST_NAME)
 
 
 def _connection(ctx: Context) -> Connection:

@@ -26,6 +26,7 @@ class Node(NamedTuple):
     end: int
     value: Any
     members: "list[Member] | None" = None  # of an object
+    items: "list[Node] | None" = None  # of an array
 
 
 class Member(NamedTuple):
@@ -64,6 +65,36 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     written = _written(rest, unit, indent, nl) if is_wide else json.dumps(rest, ensure_ascii=False)
     entry = f"{json.dumps(path[depth], ensure_ascii=False)}: {written}"
     return apart(text, _insertion(text, node, entry, nl + indent if is_wide else "", nl))
+
+
+def append(text: str, path: Sequence[str], value: Any) -> str:
+    """Add a value to the end of the list at a path, creating that. Raises Malformed, Unfit."""
+    root = _root(text)
+    node, depth, _ = _reach(root, path) if root is not None else (None, 0, None)
+    if node is None or depth < len(path):
+        return put(text, path, [value])
+    if node.items is None:
+        raise Unfit(f"'{'.'.join(path)}' is not a list")
+    if not node.items:
+        return apart(text, [(node.start, node.end, json.dumps([value], ensure_ascii=False))])
+    last = node.items[-1]
+    indent = _begins_line(text, last.start)
+    gap = " " if indent is None else line_end(text) + indent
+    return apart(text, [(last.end, last.end, f",{gap}{json.dumps(value, ensure_ascii=False)}")])
+
+
+def drop_item(text: str, path: Sequence[str], index: int) -> str:
+    """Remove a value from the list at a path. Raises Malformed, Unfit."""
+    root = _root(text)
+    node = _reach(root, path)[0] if root is not None else None
+    if node is None or node.items is None:
+        raise Unfit(f"'{'.'.join(path)}' is not a list")
+    items = node.items
+    if len(items) == 1:
+        return apart(text, [(node.start + 1, node.end - 1, "")])
+    if index + 1 < len(items):
+        return apart(text, [(items[index].start, items[index + 1].start, "")])
+    return apart(text, [(items[index - 1].end, items[index].end, "")])
 
 
 def drop(text: str, path: Sequence[str], made: int = 0) -> str:
@@ -137,17 +168,17 @@ def _object(text: str, start: int, depth: int) -> Node:
 
 
 def _array(text: str, start: int, depth: int) -> Node:
-    values: list[Any] = []
+    items: list[Node] = []
     at, has_comma = _skip(text, start + 1), True
     while text[at : at + 1] != "]":
         if not has_comma:
             raise _wrong(text, at, "a comma or a closing bracket is missing")
         node = _value(text, at, depth + 1)
-        values.append(node.value)
+        items.append(node)
         at = _skip(text, node.end)
         has_comma = text[at : at + 1] == ","
         at = _skip(text, at + 1) if has_comma else at
-    return Node(start, at + 1, values)
+    return Node(start, at + 1, [item.value for item in items], items=items)
 
 
 def _skip(text: str, at: int) -> int:

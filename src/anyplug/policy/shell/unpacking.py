@@ -50,7 +50,8 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
         yield from (os.path.join(into, name) for name in members for into in places)
         if not members:  # for an unreadable archive, only its folder is known
             yield from places
-            yield from (os.path.join(into, "settings.json") for into in places if os.path.basename(into) == ".claude")
+            gates = {".claude": "settings.json", ".codex": "hooks.json"}
+            yield from (os.path.join(into, gates[name]) for into in places if (name := os.path.basename(into)) in gates)
 
 
 def extracts(words: Sequence[str]) -> bool:

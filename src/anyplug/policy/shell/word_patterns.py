@@ -18,7 +18,7 @@ _BRACKETS: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*[:.=]\]|[^\]])*\]")
 _UNKNOWN: Final = re.compile(f"[{UNKNOWN}{MADE}]")
 _OPEN: Final = re.compile(rf"[{UNKNOWN}{MADE}*?]")
 _ENDING: Final = re.compile(r"\.jsonc?$")
-_GATED: Final = (f"{os.sep}.claude{os.sep}", f"{os.sep}.opencode{os.sep}")
+_GATED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in (".claude", ".codex", ".opencode"))
 
 
 def is_unknown(text: str) -> bool:

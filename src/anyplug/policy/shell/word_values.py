@@ -23,7 +23,9 @@ LOOPS: Final = frozenset({"for", "while", "until", "select"})
 READING: Final = frozenset({"read", "mapfile", "readarray"})
 TELLING: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VIRTUAL_ENV")  # whose values count
 TELLING_NAME: Final = re.compile(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to our files
-NAMES: Final = (".cupcake", "cupcake", "anyplug", ".opencode", "opencode", ".claude", ".local", ".config", "rulebook")
+NAMES: Final = (
+    ".cupcake", "cupcake", "anyplug", ".opencode", "opencode", ".claude", ".codex", ".local", ".config", "rulebook",
+)  # fmt: skip
 SHELL_NAMES: Final = frozenset({"SHELL", "BASH"})  # variables that name a shell
 ARGUMENTS: Final = "@"  # stands for all arguments of a script or a function
 PASSES: Final = 3  # over the line: a variable may be set further down, in a loop or by the caller of a function
