@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.formats import registry
 from anyplug.home.settings import Home, Profile, Surface
 from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
 from anyplug.model.types import Command, Tool
@@ -55,9 +56,16 @@ class View:
         self.version += self._profile != before
 
     def has_tool(self, tool: Tool, snapshot: Snapshot) -> bool:
-        """Return whether a tool is visible, by any of its names."""
+        """Return whether a tool is visible, by any of its names; the one for jobs, where there may be jobs."""
+        if tool.name == registry.JOB:
+            return any(seen.is_async and self.has_tool(seen, snapshot) for seen, _ in snapshot.owners.values())
         names = (tool.name, f"{tool.plugin}/{tool.own_name}", snapshot.model_names.get(tool.name, tool.name))
         return self._has(tool.plugin, names)
+
+    def has_job_of(self, name: str, snapshot: Snapshot) -> bool:
+        """Return whether the jobs of a tool are visible, by its full name; the tool itself may be gone."""
+        owner = snapshot.owners.get(name)
+        return self.has_tool(owner[0], snapshot) if owner is not None else not self._is_limited
 
     def has_command(self, command: Command) -> bool:
         """Return whether a slash command is visible."""
@@ -82,7 +90,7 @@ class View:
 
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
-        if self._profile.plugins or self._profile.tools:
+        if self._is_limited:
             try:
                 tool, entry = snapshot.tool(name)
             except ToolNotFound:
@@ -100,6 +108,10 @@ class View:
             seen = [command.name for command, _ in self.commands(snapshot)]
             raise CommandNotFound(for_people(name), _similar(name, seen))
         return found
+
+    @property
+    def _is_limited(self) -> bool:
+        return bool(self._profile.plugins or self._profile.tools)
 
     def _has(self, plugin: str, names: Iterable[str]) -> bool:
         patterns = self._profile.tools

@@ -30,7 +30,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
+from anyplug.formats.shared.contract import AskJob, AskPeer, Greeting, Reload, Surroundings
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -506,7 +506,16 @@ class Host:
                     answer = await self._loading.reload_in_a_call(request.plugin)
                 except PluginNotFound as error:
                     raise InvalidArguments(call.tool.name, [error.message]) from error
+            case AskJob():
+                try:
+                    answer = await self._job_runs.result(request, call.progress, self._sees_job(call))
+                except StoreError as error:
+                    raise Unavailable(f"the job cannot be read: {error.message}", error.hint) from error
         return format.result(call, request, answer, around)
+
+    def _sees_job(self, call: Call) -> Callable[[str], bool]:
+        view = self._callers[call.id].view
+        return lambda tool: view is None or view.has_job_of(tool, self.snapshot)
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """Check that no code was added to a plugin's folder while it ran; raises NotApproved.
