@@ -248,7 +248,7 @@ PARAMETERS = {
         ({"from": "c"}, ['Parameter "from" must be one of ["a","b"]']),
         ({"nope": 1, "text": 1}, ['Unknown parameter: "nope"', 'Parameter "text" must be of type "string"']),
         ({"toString": 1}, ['Unknown parameter: "toString"']),
-        ({"file": "/etc/passwd"}, ['Parameter "file" must be of type "file": {"filename": ..., "data": base64}']),
+        ({"file": 5}, ['Parameter "file" must be of type "file": a path, or {"filename": ..., "data": base64}']),
     ],
 )
 def test_parameters_are_checked_by_stavrobots_own_rules(arguments, violations, root):

@@ -34,6 +34,7 @@ from anyplug.formats.shared.contract import AskJob, AskPeer, Greeting, Reload, S
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
+from anyplug.launch import file_arguments
 from anyplug.launch.preparation import Preparation
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
@@ -141,6 +142,7 @@ class Host:
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
         """Create and connect what lives as long as the host is open. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
+        self._project = cwd
         self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces)
         self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
         self._peers = Peers(
@@ -276,7 +278,7 @@ class Host:
             trail.found(tool.name, entry.plugin)
             standing = await self._admission.admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
-            call = self._call_of(tool, entry.plugin, trail, progress)
+            call = file_arguments.named(self._call_of(tool, entry.plugin, trail, progress), self._project)
             call = await self._gates.before_call(call, standing, trail)
             self._recording.begin(trail)
         except CallError as error:
@@ -493,6 +495,7 @@ class Host:
     async def _exchange(self, call: Call, standing: Standing, around: Surroundings) -> Result:
         """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
         format = registry.BY_NAME[call.plugin.format]
+        call = await self._provisions.with_files(call, standing, self._callers[call.id].plugin)
         await format.ready(call, around)
         answer: Any = None
         match request := format.request(call, around):

@@ -21,12 +21,13 @@ from anyplug.formats import registry
 from anyplug.home.code_snapshots import Changed
 from anyplug.home.location import SCRATCH, known_homes, make_private
 from anyplug.home.settings import Home, Settings
+from anyplug.launch import file_arguments
 from anyplug.launch.own_folder import OwnFolders, View, stamp
 from anyplug.launch.run_files import make_folder
 from anyplug.launch.sandbox_profiles import Allowances, with_values
 from anyplug.model import permissions, protected_paths
 from anyplug.model.errors import CURE_FOR_SHORTAGE, NotApproved, NotEnforceable, Unavailable, is_shortage
-from anyplug.model.types import Plugin
+from anyplug.model.types import Call, Plugin
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Purpose, Receipt, Spawn
@@ -177,6 +178,15 @@ class Confinement:
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Return how a plugin's programs are confined; None if none has run."""
         return self._receipts.get(plugin.path)
+
+    async def with_files(self, call: Call, standing: Standing, granted: tuple[str, ...] | None) -> Call:
+        """Return a call with files in place of their paths. `granted` are the grants of a plugin that makes the call.
+
+        Raises Denied and InvalidArguments.
+        """
+        own = standing.granted if granted is None else granted
+        reader = file_arguments.Reader(self._home, self._project, own, granted is not None)
+        return await thread_lanes.run(call.plugin.path, file_arguments.read, call, standing, reader, self._allowances)
 
     def cure(
         self,

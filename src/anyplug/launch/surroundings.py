@@ -16,12 +16,12 @@ from anyplug.formats import registry
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
-from anyplug.launch import run_files
+from anyplug.launch import file_arguments, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
 from anyplug.model.errors import NotApproved, Unavailable
-from anyplug.model.types import Plugin
+from anyplug.model.types import Call, Plugin
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
@@ -117,6 +117,13 @@ class Provisions:
         """Use new settings for future programs."""
         self._runner.use_namespaces(wanted=settings.namespaces)
         self._confinement.follow(settings)
+
+    async def with_files(self, call: Call, standing: Standing, caller: Plugin | None) -> Call:
+        """Return a call with files in place of their paths; raises Denied and InvalidArguments."""
+        if not file_arguments.has_paths(call):
+            return call
+        granted = None if caller is None else self._catalog.approvals.granted(caller)
+        return await self._confinement.with_files(call, standing, granted)
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Return how a plugin's programs are confined; None if none has run."""

@@ -188,8 +188,8 @@ def _describe(error: Any) -> str:
 def file_schema(description: str) -> dict[str, Any]:
     """Return the schema of a file argument."""
     return {
-        "type": "object",
-        "description": description,
+        "type": ["string", "object"],
+        "description": f"{description} (the path of a file, or its filename and data)".lstrip(),
         "properties": {
             "filename": {"type": "string"},
             "data": {"type": "string", "contentEncoding": "base64"},

@@ -239,7 +239,8 @@ def _mismatch(parameter: dict[str, Any], value: Any) -> str:
     if value is None:
         return ""
     if schema.is_file(parameter):
-        return "" if attachments.is_file(value) else 'of type "file": {"filename": ..., "data": base64}'
+        is_one = isinstance(value, str) or attachments.is_file(value)
+        return "" if is_one else 'of type "file": a path, or {"filename": ..., "data": base64}'
     wanted = parameter.get("type", [])
     kinds: list[str] = wanted if isinstance(wanted, list) else [wanted]
     if kinds and not attachments.is_file(value) and not any(_is_a(kind, value) for kind in kinds):

@@ -161,6 +161,9 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
     if words and not isinstance(values, dict):
         raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
     properties = input_schema.get("properties", {}) if input_schema is not None else {}
+    for name, wanted in properties.items() if isinstance(values, dict) else ():
+        if isinstance(wanted, dict) and schema.is_file(wanted) and isinstance(values.get(name), str):
+            values[name] = _read_file(values[name])
     for word in words:
         name, equals, value = word.partition("=")
         if word.startswith("{"):
