@@ -77,7 +77,11 @@ class View:
 
     def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
         """List the visible callable tools; the host's own tools come last."""
-        offered = [(tool, entry) for tool, entry in snapshot.owners.values() if entry.state == "approved"]
+        offered = [
+            (tool, entry)
+            for tool, entry in snapshot.owners.values()
+            if entry.state == "approved" and not entry.standing.hides(tool)
+        ]
         return [(tool, entry) for tool, entry in [*offered, *OURS.values()] if self.has_tool(tool, snapshot)]
 
     def commands(self, snapshot: Snapshot) -> list[tuple[Command, Entry]]:
@@ -90,16 +94,16 @@ class View:
 
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
-        if self._is_limited:
-            try:
-                tool, entry = snapshot.tool(name)
-            except ToolNotFound:
-                tool = None
-            if tool is None or not self.has_tool(tool, snapshot):
-                # The snapshot's own message would name tools that this caller does not see.
-                raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
-            return tool, entry
-        return snapshot.tool(name)
+        try:
+            tool, entry = snapshot.tool(name)
+        except ToolNotFound:
+            if not self._is_limited:
+                raise
+            tool = None
+        if tool is None or not self.has_tool(tool, snapshot) or entry.standing.hides(tool):
+            # The snapshot's own message would name tools that this caller does not see.
+            raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
+        return tool, entry
 
     def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
         """Find a slash command; raises CommandNotFound, also for one that is not visible."""
