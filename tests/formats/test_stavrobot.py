@@ -432,7 +432,7 @@ def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
         "mine": 1,
         "permissions": ["act"],
         "rate": 2.5,
-        "api": "7",
+        "api": 7,
     }
     assert plugin_config.change(plugin, {}, ["api"]) == {"mine": 1, "permissions": ["act"], "rate": 2.5}
 

@@ -44,7 +44,7 @@ def changed_for_people(before: Plugin, now: Plugin) -> list[str]:
         if key.default != old[name].default:
             lines.append(f"config: {name} now has {_default(key)}, before {_default(old[name])}")
         if (key.description, key.tools, key.kind) != (old[name].description, old[name].tools, old[name].kind):
-            lines.append(f"config: {named(f'{name} is described anew', key.description)}")
+            lines.append(f"config: {named(f'{name} has a new description', key.description)}")
     if before.instructions != now.instructions:
         from difflib import ndiff  # only needed for a change
 
