@@ -202,7 +202,7 @@ class Confinement:
         """
         from anyplug.launch import missing_grants  # its patterns take 9 ms to compile, and only failures need them
 
-        lack = missing_grants.variables(said, withheld)
+        lack = missing_grants.variables(said, withheld) + missing_grants.desktop_programs(said, standing.granted)
         if self.is_on and sys.platform == "linux" and missing_grants.speaks_of_one(said):
             lack += missing_grants.read(
                 said,

@@ -16,7 +16,7 @@ from anyplug.formats import registry
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
-from anyplug.launch import file_arguments, run_files
+from anyplug.launch import desktop, file_arguments, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
@@ -110,6 +110,7 @@ class Provisions:
         self._secrecies = secrecies
         self._tell = tell
         self._users = users
+        self._desktops = desktop.Desktops(users.variables)
         self._linked = False
         self._keyring = anyio.CapacityLimiter(1)  # one prompt at a time
 
@@ -141,6 +142,7 @@ class Provisions:
     def close(self) -> None:
         """Kill all programs. Blocks: call it in a thread."""
         self._confinement.close()
+        self._desktops.close()
 
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Return what a plugin's format may use; `users` is for a caller with its own environment."""
@@ -195,7 +197,21 @@ class Provisions:
         stored = self._catalog.secrets.values(plugin, names) if names else {}
         given = env_vars.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
-        return variables | self._runner.environment
+        return variables | self._desktop(plugin, standing, variables) | self._runner.environment
+
+    def _desktop(self, plugin: Plugin, standing: Standing, variables: dict[str, str]) -> dict[str, str]:
+        """Return the variables through which a plugin uses the clipboard and notifications; raises Unavailable."""
+        if desktop.NAMES.keys().isdisjoint(standing.granted):
+            return {}
+        cache = self._catalog.home.cache(plugin)
+        run_files.make_folder(cache)
+        try:
+            return self._desktops.environment(plugin.name, cache, standing.granted, variables.get("PATH", os.defpath))
+        except OSError as error:
+            raise Unavailable(
+                f"cannot offer the desktop to '{plugin.name}': {error.strerror}",
+                f"check the disk's free space and the permissions of {cache}",
+            ) from error
 
     def _claim(self, plugin: Plugin) -> None:
         """Bind the data folder to a plugin before any of its programs can use it; raises Unavailable."""
