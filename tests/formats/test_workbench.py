@@ -912,6 +912,21 @@ async def test_a_plugin_reloads_all_from_inside_a_run_and_lives_on(host, root, w
         assert (await h.call("written", attachment=YES)).text == "ran"
 
 
+async def test_a_reload_that_a_plugin_did_not_wait_for_takes_effect_before_the_next_call(host, workbench, unconfined):
+    other = workbench("other")
+    asks = workbench(
+        "asks",
+        index="const fs = require('fs');\nmodule.exports.register = (api) => api.registerTool({ name: 'asks.act',\n"
+        f"run: ({{ n }}) => {{ fs.writeFileSync({other!r} + '/index.js', `exports.register = (api) => api.registerTool("
+        "{ name: 'other.act' + ${n}, run: () => 'number ${n}' });`);\n"
+        "api.reloadPlugins();\n return 'asked'; } });\n",
+    )
+    async with host(asks, other) as h:
+        for number in range(3):
+            assert (await h.call("asks.act", {"n": number})).text == "asked"
+            assert (await h.call(f"other.act{number}")).text == f"number {number}"
+
+
 async def test_a_flood_of_reload_requests_is_met_one_time_after_the_other(host, monkeypatch):
     async with host(EVALUATES) as h:
         looks, under_way, find = [], [], h.catalog.find

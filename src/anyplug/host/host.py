@@ -272,6 +272,8 @@ class Host:
         call: Call | None = None
         try:
             view = trail.attachment.view
+            if self._live.is_reloading and trail.attachment.plugin is None:
+                await self._live.reloaded()  # a plugin that did not wait for it has answered before its end
             if not self.snapshot.knows(name):
                 await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
