@@ -111,7 +111,7 @@ def object_schema(given: Any) -> dict[str, Any]:
         # No arguments could ever match it, so accept anything and leave the check to the plugin.
         return {"type": "object"}
     schema["type"] = "object"
-    if "properties" in given:
+    if isinstance(given, dict) and "properties" in given:
         schema.setdefault("properties", {})
     if not isinstance(schema.get("$schema", ""), str):
         del schema["$schema"]
