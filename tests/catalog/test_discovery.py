@@ -252,7 +252,7 @@ def test_model_names_fit_every_client_and_stay_the_same(load, root):
     plugin_folders.stavrobot(root, "my-bundle")
     first, second = load(), load()
     assert first.model_names == second.model_names
-    assert len(set(first.model_names.values())) == len(first.owners) + 1 == 9  # with the host's own
+    assert len(set(first.model_names.values())) == len(first.owners) + 2 == 10  # with the host's own
     for full, model_name in first.model_names.items():
         assert len(model_name) <= 48
         assert model_name.isascii()

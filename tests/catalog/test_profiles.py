@@ -264,7 +264,10 @@ def test_names_are_divided_into_words():
         ({"type": ["object", "null"]}, {"type": "object"}),
         ({"properties": {"a": {}}}, {"properties": {"a": {}}, "type": "object"}),
         ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
-        ({"type": "object", "properties": {"a": "text", "b": True}}, {"type": "object", "properties": {"b": True}}),
+        (
+            {"type": "object", "properties": {"a": "text", "b": True}},
+            {"type": "object", "properties": {"a": {"type": "string"}, "b": True}},
+        ),
         ({"type": "object", "required": "a"}, {"type": "object"}),
         ({"type": "object", "required": ["a", 5]}, {"type": "object", "required": ["a"]}),
         ({"type": "object", "$schema": 7}, {"type": "object"}),

@@ -100,7 +100,9 @@ def test_the_folder_must_be_named_like_the_bundle_unless_the_person_named_it(roo
 @pytest.mark.requirement("STV-07", "STV-09")
 def test_instructions_must_be_text_and_are_cut_at_5000_characters(root):
     folder = plugin_folders.stavrobot(root, instructions="\N{GRINNING FACE}" * 6000)
-    assert load(folder).instructions == "\N{GRINNING FACE}" * 5000
+    said, _, cut = load(folder).instructions.partition("\n")
+    assert said == "\N{GRINNING FACE}" * 5000
+    assert cut == "[cut here: 1,000 more characters are in its manifest.json]"
     manifest(folder, instructions=["x"])
     assert errors(load(folder)) == [f"'instructions' must be a string at {folder}/manifest.json"]
 
@@ -248,7 +250,8 @@ PARAMETERS = {
         ({"from": "c"}, ['Parameter "from" must be one of ["a","b"]']),
         ({"nope": 1, "text": 1}, ['Unknown parameter: "nope"', 'Parameter "text" must be of type "string"']),
         ({"toString": 1}, ['Unknown parameter: "toString"']),
-        ({"file": "/etc/passwd"}, ['Parameter "file" must be of type "file": {"filename": ..., "data": base64}']),
+        ({"maybe": {}}, ['Parameter "maybe" must be of type "string|null"']),
+        ({"file": 5}, ['Parameter "file" must be of type "file": a path, or {"filename": ..., "data": base64}']),
     ],
 )
 def test_parameters_are_checked_by_stavrobots_own_rules(arguments, violations, root):
@@ -272,7 +275,12 @@ def test_nothing_is_required_unless_it_says_so(root):
     }
     (tool,) = load(plugin_folders.stavrobot(root, parameters=parameters)).tools
     assert tool.input_schema["required"] == ["a"]
-    assert format.violations(tool, {"b": "x"}) == ['Missing parameter: "a"']
+    assert format.violations(tool, {"a": None}) == ['Missing parameter: "a"']
+    (tool,) = load(
+        plugin_folders.stavrobot(root, "other", parameters={"a": parameters["a"] | {"type": "string|null"}})
+    ).tools
+    assert format.violations(tool, {"a": None}) == []
+    assert format.violations(tool, {}) == ['Missing parameter: "a"']
     assert format.violations(tool, {"a": "x"}) == []
 
 
@@ -359,7 +367,7 @@ async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host
             result = await h.call("bundle.act")
             assert result.error.code == "config_missing"
             assert result.error.message == "plugin 'bundle' needs the configuration value 'api'"
-            assert result.error.hint == "set it with `anyplug config bundle api=VALUE`"
+            assert result.error.hint == "`anyplug config bundle api` asks for it"
             assert result.metadata["keys"] == ["api"]
         assert not os.path.exists(f"{folder}/ran")
 
@@ -424,7 +432,7 @@ def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
         "mine": 1,
         "permissions": ["act"],
         "rate": 2.5,
-        "api": "7",
+        "api": 7,
     }
     assert plugin_config.change(plugin, {}, ["api"]) == {"mine": 1, "permissions": ["act"], "rate": 2.5}
 
@@ -466,7 +474,7 @@ async def test_permissions_in_the_configuration_are_honoured_and_never_written(
         result = await h.call("bundle.act")
         assert (result.error.code if result.error else "") == code
         if code:
-            assert "permissions" in result.error.hint
+            assert result.error.hint == "`anyplug config bundle --enable act` switches the tool on"
     with open(f"{folder}/config.json", encoding="utf-8") as file:
         assert file.read() == text
 

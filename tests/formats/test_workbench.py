@@ -98,6 +98,40 @@ async def test_folders_with_odd_names_are_plugins_whose_logs_stay_where_they_bel
     assert sorted(os.listdir(home / "logs")) == ["_.log", "_dash.log", "a_b.log", "two_words.log"]
 
 
+ESM = {"type": "module"}
+PASSING_ON = {
+    "whole": ("module.exports = require('./dist/plugin');", {}, "dist/plugin.js"),
+    "spread": ("module.exports = {\n  ...require('./tools'),\n}", {}, "tools/index.js"),
+    "bound": ('const it = require("./lib/it.cjs");\nmodule.exports = it;', {}, "lib/it.cjs"),
+    "assigned": ("Object.assign(exports, require('./a'), require('./b'));", {"a.js": "exports.x = 1"}, "b.js"),
+    "compiled": ('"use strict";\nconst star = Object.assign;\nstar(exports, require("./c"));', {}, "c.js"),
+    "twice": ("module.exports = require('./one')", {"one.js": "module.exports = require('./two')"}, "two.js"),
+    "package": (
+        "module.exports = require('inner')",
+        {"node_modules/inner/package.json": '{"main": "lib/m"}'},
+        "node_modules/inner/lib/m.js",
+    ),
+    "star": ("export * from './star.js';", ESM, "star.js"),
+}
+
+
+async def test_an_index_that_passes_on_what_other_files_export_is_found_and_runs(workbench, host, root):
+    for name, (index, files, where) in PASSING_ON.items():
+        begins = "export const register =" if files is ESM else "exports.register ="
+        text = f"{begins} (api) => api.registerTool({{ name: '{name}.act', run: () => '{name}' }});\n"
+        others = {} if files is ESM else files
+        workbench(name, index=index, package=ESM if files is ESM else {}, files={where: text, **others})
+    app = "const lib = require('./lib');\nlib.start();\nexports.x = 1;"
+    workbench("app", index=app, files={"lib.js": "register()"})
+    workbench("outside", index="module.exports = require('../whole/dist/plugin')")
+    workbench("round", index="module.exports = require('./r')", files={"r.js": "module.exports = require('./index')"})
+    async with host(roots=(root,)) as h:
+        assert sorted(entry.name for entry in h.plugins) == sorted(PASSING_ON)
+        await approved(h, *PASSING_ON)
+        for name in PASSING_ON:
+            assert (await h.call(f"{name}.act")).text == name
+
+
 @pytest.mark.requirement("WB-08", "WB-09", "WB-13", "WB-18")
 async def test_registering_the_guides_way_gives_name_description_and_schema(host):
     async with host(os.path.join(HABITS, "workbench", "well-behaved")) as h:
@@ -876,6 +910,21 @@ async def test_a_plugin_reloads_all_from_inside_a_run_and_lives_on(host, root, w
         assert second.metadata == {"runs": 2, "pid": first.metadata["pid"]}
         await approved(h, "written", granted=(f"filesystem:write:{root}",))
         assert (await h.call("written", attachment=YES)).text == "ran"
+
+
+async def test_a_reload_that_a_plugin_did_not_wait_for_takes_effect_before_the_next_call(host, workbench, unconfined):
+    other = workbench("other")
+    asks = workbench(
+        "asks",
+        index="const fs = require('fs');\nmodule.exports.register = (api) => api.registerTool({ name: 'asks.act',\n"
+        f"run: ({{ n }}) => {{ fs.writeFileSync({other!r} + '/index.js', `exports.register = (api) => api.registerTool("
+        "{ name: 'other.act' + ${n}, run: () => 'number ${n}' });`);\n"
+        "api.reloadPlugins();\n return 'asked'; } });\n",
+    )
+    async with host(asks, other) as h:
+        for number in range(3):
+            assert (await h.call("asks.act", {"n": number})).text == "asked"
+            assert (await h.call(f"other.act{number}")).text == f"number {number}"
 
 
 async def test_a_flood_of_reload_requests_is_met_one_time_after_the_other(host, monkeypatch):

@@ -56,3 +56,53 @@ def test_what_would_take_too_long_is_not_begun(hostile, arguments):
 def test_recursion_and_references_that_people_write_are_checked(honest, right, wrong):
     assert schema.violations(honest, right) == []
     assert wrong is None or "too long" not in "".join(schema.violations(honest, wrong) or ["too long"])
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"type": "int", "description": "d"}, {"type": "integer", "description": "d"}),
+        ({"type": "String|Null"}, {"type": ["string", "null"]}),
+        ({"type": "any", "enum": "a", "description": 5}, {}),
+        ({"type": ["str", "float"]}, {"type": ["string", "number"]}),
+        ("bool", {"type": "boolean"}),
+        (7, {}),
+        (True, True),
+        (
+            {"type": "object", "required": True, "properties": {"a": {"type": "str", "required": True}, "b": "int"}},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+                "required": ["a"],
+            },
+        ),
+        (
+            {
+                "type": "list",
+                "items": {"type": "dict", "properties": {"required": {"type": "bool", "required": False}}},
+            },
+            {"type": "array", "items": {"type": "object", "properties": {"required": {"type": "boolean"}}}},
+        ),
+        ({"properties": "a, b", "anyOf": [], "items": "str"}, {"items": {"type": "string"}}),
+        ({"anyOf": ["int", {"type": "num"}]}, {"anyOf": [{"type": "integer"}, {"type": "number"}]}),
+        (
+            {"$defs": {"a": {"type": "int"}}, "$ref": "#/$defs/a"},
+            {"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a"},
+        ),
+        ({"properties": {"type": {"type": "int"}}}, {"properties": {"type": {"type": "integer"}}}),
+    ],
+)
+def test_a_schema_is_repaired_as_it_was_meant_and_is_valid_then(given, meant):
+    assert schema.repaired(given) == meant
+    assert isinstance(meant, bool) or schema.fault(meant) == ""
+
+
+def test_a_valid_schema_stays_as_it_is():
+    assert schema.repaired(BRANCHES) == BRANCHES
+    assert schema.repaired(chain("oneOf", 3)) == chain("oneOf", 3)
+    whole = {
+        "type": "object",
+        "properties": {"a": {"const": None, "default": [], "x-own": {"type": "int"}}},
+        "required": ["a"],
+    }
+    assert schema.repaired(whole) == whole

@@ -169,6 +169,22 @@ def test_a_missing_program_denies_when_closed_and_allows_when_open(project: Proj
     assert OPEN_WARNING in opened.err
 
 
+def test_the_guides_cupcake_is_anyplug_where_no_such_program_is_installed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.decides('print(\'{"decision": "deny", "reason": "by anyplug"}\')', name="anyplug")
+    project.configure(cupcakePath="cupcake")
+    driven = project.drive(before())
+    assert "by anyplug" in (driven.threw[0] or "")
+    assert "INFO: There is no program 'cupcake' in the PATH, so anyplug decides in its place" in driven.err
+    project.decides('print(\'{"decision": "deny", "reason": "by cupcake"}\')', name="cupcake")
+    project.configure(cupcakePath="cupcake")
+    monkeypatch.setenv("PATH", str(project.folder / "bin"), prepend=":")
+    driven = project.drive(before())
+    assert "by cupcake" in (driven.threw[0] or "")
+    assert "in its place" not in driven.err
+
+
 @pytest.mark.requirement("CUP-23")
 def test_a_failing_program_is_quoted(project: Project) -> None:
     project.decides(FAILURES["exit code"][0])

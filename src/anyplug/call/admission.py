@@ -14,7 +14,7 @@ from anyplug.call.state import Trail
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.home.digest import Reading
-from anyplug.model.errors import Denied, NotApproved, PluginDisabled, StoreError, Unavailable
+from anyplug.model.errors import Denied, NotApproved, PluginDisabled, StoreError, ToolNotFound, Unavailable
 from anyplug.model.types import Plugin, Tool
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.inotify import Stir
@@ -60,6 +60,8 @@ class Admission:
         except StoreError as error:
             raise _unreadable("it is unknown whether it was approved", error) from error
         trail.record.digest = standing.digest
+        if tool is not None and trail.attachment.view is not None and standing.hides(tool):
+            raise ToolNotFound(tool.name, [])
         _check(plugin, tool, standing)
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
         try:
@@ -150,14 +152,15 @@ class Admission:
 def _check(plugin: Plugin, tool: Tool | None, standing: Standing) -> None:
     """See to it that a person approved what is there, and that nothing switched it off; raises CallError."""
     if standing.state == "disabled":
-        raise PluginDisabled(plugin.name, standing.reason)
+        cure = standing.off.cure_for(tool.own_name) if standing.off and tool is not None else standing.reason
+        raise PluginDisabled(plugin.name, cure)
     if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
         cure = "put it back" if plugin.explicit else "install it again"
         raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
     if standing.state != "approved":
         raise NotApproved(plugin.name, standing.state, standing.changes, standing.reason)
     if tool is not None and standing.off is not None and tool.own_name not in standing.off.tools:
-        raise PluginDisabled(plugin.name, standing.off.cure, tool.own_name)
+        raise PluginDisabled(plugin.name, standing.off.cure_for(tool.own_name), tool.own_name)
 
 
 def _unreadable(what: str, error: StoreError) -> Denied:

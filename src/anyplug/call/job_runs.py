@@ -1,18 +1,22 @@
 """Run calls as jobs: each is listed from its start on, and can be cancelled from anywhere."""
 
+import time
 from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.abc
 import msgspec
 
-from anyplug.call.job_store import Jobs
+from anyplug.call.job_store import JobNotFound, Jobs
 from anyplug.call.state import Trail, failed
-from anyplug.model.errors import Cancelled, StoreError
+from anyplug.formats.shared.contract import AskJob
+from anyplug.model.errors import Cancelled, StoreError, Unavailable
 from anyplug.model.result_shape import result_shape
-from anyplug.model.types import Call, Result, Text
+from anyplug.model.types import Call, Progress, Result, Text
 
 CANCEL_POLL_S = 0.5  # how soon a job notices that another process asked to cancel it
+END_POLL_S = 0.1  # how soon the end of a job is noticed, which may run in another process
+OUTCOME = ("content", "structured", "metadata", "is_error", "error")  # what a stored result keeps, as fields of Result
 
 
 class JobRuns:
@@ -37,7 +41,8 @@ class JobRuns:
             return await self._see_through(job, trail, work)
         self._tasks.start_soon(self._see_through, job, trail, work)
         text = f'Tool "{call.tool.own_name}" (plugin "{call.plugin.name}") is running asynchronously as job {job}.'
-        return trail.complete(Result(content=(Text(text),), metadata={"job": job}))
+        about = {"job": job, "tool": call.tool.name, "state": "running"}
+        return trail.complete(Result(content=(Text(text),), structured=about, metadata=about))
 
     def cancel(self, name: str) -> None:
         """Cancel a job, here or in another process."""
@@ -45,6 +50,37 @@ class JobRuns:
             self._running[name].cancel()
         else:
             self._jobs.ask_to_cancel(name)
+
+    async def result(self, request: AskJob, progress: Progress | None, has_job_of: Callable[[str], bool]) -> Result:
+        """Return the result of a job's tool, or how long the job has been running.
+
+        `has_job_of` tells by the name of its tool whether the caller may see it. Raises JobNotFound, StoreError, and
+        Unavailable if the result is lost.
+        """
+        until = time.monotonic() + request.wait_s
+        while True:
+            job = self._jobs.one(request.id)
+            if not has_job_of(job.tool):
+                raise JobNotFound(request.id)
+            if request.cancel and job.state == "running":
+                self.cancel(job.id)
+            seconds = round(time.time() - job.started, 1)
+            if job.state != "running" or time.monotonic() >= until:
+                break
+            if progress is not None:
+                await progress(seconds, None, f"{job.tool} is running")
+            await anyio.sleep(END_POLL_S)
+        about = {"job": job.id, "tool": job.tool, "state": job.state}
+        if job.state == "running":
+            text = f"Job {job.id} of {job.tool} has been running for {seconds:g} s. Ask for it again later."
+            return Result(content=(Text(text),), structured={**about, "seconds": seconds}, metadata=about)
+        if job.result is None:
+            raise Unavailable(
+                f"the host that ran job {job.id} of {job.tool} ended, so its result is lost",
+                "it may have done part of its work; check that before you call the tool again",
+            )
+        result = msgspec.convert({name: job.result[name] for name in OUTCOME}, Result)
+        return msgspec.structs.replace(result, metadata={**result.metadata, **about})
 
     async def _see_through(self, job: str, trail: Trail, work: Callable[[], Awaitable[Result]]) -> Result:
         result = None

@@ -8,17 +8,26 @@ import msgspec
 
 from anyplug.home import process_identity
 from anyplug.home.database import Store
-from anyplug.model.errors import AnyplugError
+from anyplug.model.errors import CallError
 from anyplug.model.types import Result
+from anyplug.model.untrusted_text import for_people
 
 JobState = Literal["running", "done", "failed", "cancelled", "lost"]
 KEPT = 200  # finished jobs
+ID_BYTES = 6  # enough that nobody finds another's job by guessing
+_SELECT = "SELECT id, tool, state, started, ended, result, host FROM jobs"
 
 
-class JobNotFound(AnyplugError):
+class JobNotFound(CallError):
     """There is no such job."""
 
     code = "not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is no job '{for_people(name)}'",
+            "use the id that the call of the tool returned; `anyplug jobs` lists all jobs",
+        )
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +50,7 @@ class Jobs:
 
     def begin(self, tool: str) -> str:
         """Record a job that starts now, and delete the oldest."""
-        name = secrets.token_hex(4)
+        name = secrets.token_hex(ID_BYTES)
         with self._store.writing() as transaction:
             transaction.execute(
                 "INSERT INTO jobs (id, tool, state, started, host) VALUES (?, ?, 'running', ?, ?)",
@@ -69,15 +78,13 @@ class Jobs:
 
     def all(self) -> list[Job]:
         """List the jobs, newest first. A job whose host is gone is lost."""
-        rows = self._store.rows("SELECT id, tool, state, started, ended, result, host FROM jobs ORDER BY started DESC")
-        return [_job(row) for row in rows]
+        return [_job(row) for row in self._store.rows(f"{_SELECT} ORDER BY started DESC")]
 
     def one(self, name: str) -> Job:
         """Find a job by its id; raises JobNotFound."""
-        for job in self.all():
-            if job.id == name:
-                return job
-        raise JobNotFound(f"there is no job '{name}'", "`anyplug jobs` lists them")
+        for row in self._store.rows(f"{_SELECT} WHERE id = ?", name):
+            return _job(row)
+        raise JobNotFound(name)
 
     def ask_to_cancel(self, name: str) -> None:
         """Ask the host that runs a job to cancel it."""

@@ -17,7 +17,7 @@ from anyplug.home.database import Store
 from anyplug.home.digest import Digest
 from anyplug.model import permissions
 from anyplug.model.errors import StoreError
-from anyplug.model.types import Off, Offer, Plugin, State
+from anyplug.model.types import Off, Offer, Plugin, State, Tool
 
 if TYPE_CHECKING:
     import sqlite3
@@ -70,6 +70,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()  # covered by the digest
     since: float = 0.0  # when it was first approved; 0 if it is not
     off: Off | None = None  # tools of it that its own files switch off
+
+    def hides(self, tool: Tool) -> bool:
+        """Return whether agents must not learn of a tool because the plugin's own files switch it off."""
+        return self.off is not None and self.off.is_secret and tool.own_name not in self.off.tools
 
     @property
     def rights(self) -> Rights:

@@ -102,11 +102,20 @@ class Catalog:
         with _without_collecting():
             return self.snapshot(self.find())
 
+    def _was_plugin(self, folder: Folder) -> bool:
+        """Return whether a folder without a manifest was installed, or was once approved."""
+        if os.path.dirname(folder.found_at) == self.home.plugins:
+            return True
+        self.approvals.refresh()
+        return folder.path in self.approvals.paths()
+
     def find(self, previous: Snapshot | None = None) -> list[Plugin]:
         """Read all plugins. A plugin that is now broken keeps its last good definition, with the problem."""
         with _without_collecting():
             clients = self.settings.mcp if self._has_standard_roots else {}
-            plugins = discovery.discover(self.explicit, self.roots, clients, self.settings.formats)
+            plugins = discovery.discover(
+                self.explicit, self.roots, clients, self.settings.formats, was_plugin=self._was_plugin
+            )
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
@@ -245,7 +254,7 @@ class Catalog:
             return Standing(state="disabled", reason=f"enable it with `anyplug enable {plugin.name}`")
         off = registry.BY_NAME[plugin.format].switched_off(plugin)
         if off is not None and not off.tools:
-            return Standing(state="disabled", reason=off.cure)
+            return Standing(state="disabled", reason=off.cure, off=off)
         try:
             needs_look = plugin.explicit or (decision is not None and decision.approved)
             reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,13 +15,20 @@ from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is
 
 
 def discover(
-    explicit: list[str], roots: list[str], clients: Mapping[str, str], formats: Sequence[str] = ()
+    explicit: list[str],
+    roots: list[str],
+    clients: Mapping[str, str],
+    formats: Sequence[str] = (),
+    *,
+    was_plugin: Callable[[Folder], bool] = lambda _: False,
 ) -> list[Plugin]:
     """Read every plugin, first those that the user named. Each folder is read once.
 
     `clients` are other programs' configurations that name MCP servers, by the name of the resulting plugin. `formats`
-    are the names of third-party formats. Raises LookFailed if the machine is out of some resource, so that plugins,
-    among them guards, are not mistaken for removed.
+    are the names of third-party formats. A folder that `was_plugin` is broken if it has no manifest.
+
+    Raises LookFailed if the machine is out of some resource, so that plugins, among them guards, are not mistaken for
+    removed.
     """
     plugins: list[Plugin] = []
     seen: set[str] = set()
@@ -30,6 +37,12 @@ def discover(
             continue
         seen.add(folder.path)
         plugin = read(folder, formats)
+        if plugin is None and was_plugin(folder):
+            plugin = registry.broken(
+                folder,
+                f"{folder.found_at} has no manifest",
+                f"install it again after `anyplug remove {folder.found_at}`",
+            )
         if plugin is not None:
             plugins.append(plugin)
     plugins.extend(clean_plugin(_not_ours(registry.load_client(name, path))) for name, path in clients.items())

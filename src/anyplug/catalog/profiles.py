@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.formats import registry
 from anyplug.home.settings import Home, Profile, Surface
 from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
 from anyplug.model.types import Command, Tool
@@ -55,9 +56,16 @@ class View:
         self.version += self._profile != before
 
     def has_tool(self, tool: Tool, snapshot: Snapshot) -> bool:
-        """Return whether a tool is visible, by any of its names."""
+        """Return whether a tool is visible, by any of its names; the one for jobs, where there may be jobs."""
+        if tool.name == registry.JOB:
+            return any(seen.is_async and self.has_tool(seen, snapshot) for seen, _ in snapshot.owners.values())
         names = (tool.name, f"{tool.plugin}/{tool.own_name}", snapshot.model_names.get(tool.name, tool.name))
         return self._has(tool.plugin, names)
+
+    def has_job_of(self, name: str, snapshot: Snapshot) -> bool:
+        """Return whether the jobs of a tool are visible, by its full name; the tool itself may be gone."""
+        owner = snapshot.owners.get(name)
+        return self.has_tool(owner[0], snapshot) if owner is not None else not self._is_limited
 
     def has_command(self, command: Command) -> bool:
         """Return whether a slash command is visible."""
@@ -69,7 +77,11 @@ class View:
 
     def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
         """List the visible callable tools; the host's own tools come last."""
-        offered = [(tool, entry) for tool, entry in snapshot.owners.values() if entry.state == "approved"]
+        offered = [
+            (tool, entry)
+            for tool, entry in snapshot.owners.values()
+            if entry.state == "approved" and not entry.standing.hides(tool)
+        ]
         return [(tool, entry) for tool, entry in [*offered, *OURS.values()] if self.has_tool(tool, snapshot)]
 
     def commands(self, snapshot: Snapshot) -> list[tuple[Command, Entry]]:
@@ -82,16 +94,16 @@ class View:
 
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
-        if self._profile.plugins is not None or self._profile.tools is not None:
-            try:
-                tool, entry = snapshot.tool(name)
-            except ToolNotFound:
-                tool = None
-            if tool is None or not self.has_tool(tool, snapshot):
-                # The snapshot's own message would name tools that this caller does not see.
-                raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
-            return tool, entry
-        return snapshot.tool(name)
+        try:
+            tool, entry = snapshot.tool(name)
+        except ToolNotFound:
+            if not self._is_limited:
+                raise
+            tool = None
+        if tool is None or not self.has_tool(tool, snapshot) or entry.standing.hides(tool):
+            # The snapshot's own message would name tools that this caller does not see.
+            raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
+        return tool, entry
 
     def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
         """Find a slash command; raises CommandNotFound, also for one that is not visible."""
@@ -100,6 +112,10 @@ class View:
             seen = [command.name for command, _ in self.commands(snapshot)]
             raise CommandNotFound(for_people(name), _similar(name, seen))
         return found
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._profile.plugins is not None or self._profile.tools is not None
 
     def _has(self, plugin: str, names: Iterable[str]) -> bool:
         patterns = self._profile.tools

@@ -12,6 +12,7 @@ from anyplug.catalog.profiles import View
 from anyplug.catalog.snapshot import OURS, Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.model import permissions
+from anyplug.model.schema import repaired
 from anyplug.model.types import Command, Tool
 
 CHARACTERS_PER_TOKEN = 4  # a rough average for English and JSON; an exact tokenizer would be a heavy dependency
@@ -104,21 +105,14 @@ def chosen(view: View, definitions: list[Definition]) -> Literal["all", "search"
 
 def object_schema(given: Any) -> dict[str, Any]:
     """Turn whatever a plugin wrote into a schema that every client accepts; arguments are always objects."""
-    schema = _plain(given) if isinstance(given, dict) else {}
+    schema = repaired(_plain(given)) if isinstance(given, dict) else {}
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         # No arguments could ever match it, so accept anything and leave the check to the plugin.
         return {"type": "object"}
     schema["type"] = "object"
-    properties, required = schema.get("properties"), schema.get("required")
-    if "properties" in schema:
-        named = properties.items() if isinstance(properties, dict) else ()
-        schema["properties"] = {name: about for name, about in named if isinstance(about, dict | bool)}
-    if "required" in schema:
-        names = required if isinstance(required, list) else []
-        schema["required"] = [name for name in names if isinstance(name, str)]
-        if not schema["required"]:  # older drafts do not allow an empty list
-            del schema["required"]
+    if isinstance(given, dict) and "properties" in given:
+        schema.setdefault("properties", {})
     if not isinstance(schema.get("$schema", ""), str):
         del schema["$schema"]
     return schema

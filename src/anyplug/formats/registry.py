@@ -29,6 +29,7 @@ PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
 load_client = mcp.load_client
 client_pieces = config_file.pieces
 BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
+JOB: str = builtin.JOB.name  # the one that agents ask for the results of asynchronous tools
 PLAIN: Format = cyclop  # for programs that belong to no plugin: one process, without variables of ours
 
 

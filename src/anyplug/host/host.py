@@ -30,10 +30,11 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
+from anyplug.formats.shared.contract import AskJob, AskPeer, Greeting, Reload, Surroundings
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
+from anyplug.launch import file_arguments
 from anyplug.launch.preparation import Preparation
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
@@ -143,6 +144,7 @@ class Host:
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
         """Create and connect what lives as long as the host is open. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
+        self._project = cwd
         self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces)
         self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
         self._peers = Peers(
@@ -272,13 +274,15 @@ class Host:
         call: Call | None = None
         try:
             view = trail.attachment.view
+            if self._live.is_reloading and trail.attachment.plugin is None:
+                await self._live.reloaded()  # a plugin that did not wait for it has answered before its end
             if not self.snapshot.knows(name):
                 await self.hear_out(name)
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = await self._admission.admit(entry.plugin, tool, trail)
             warnings = self._check(tool, entry.plugin, trail)
-            call = self._call_of(tool, entry.plugin, trail, progress)
+            call = file_arguments.named(self._call_of(tool, entry.plugin, trail, progress), self._project)
             call = await self._gates.before_call(call, standing, trail)
             self._recording.begin(trail)
         except CallError as error:
@@ -497,6 +501,7 @@ class Host:
     async def _exchange(self, call: Call, standing: Standing, around: Surroundings) -> Result:
         """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
         format = registry.BY_NAME[call.plugin.format]
+        call = await self._provisions.with_files(call, standing, self._callers[call.id].plugin)
         await format.ready(call, around)
         answer: Any = None
         match request := format.request(call, around):
@@ -510,7 +515,16 @@ class Host:
                     answer = await self._loading.reload_in_a_call(request.plugin)
                 except PluginNotFound as error:
                     raise InvalidArguments(call.tool.name, [error.message]) from error
+            case AskJob():
+                try:
+                    answer = await self._job_runs.result(request, call.progress, self._sees_job(call))
+                except StoreError as error:
+                    raise Unavailable(f"the job cannot be read: {error.message}", error.hint) from error
         return format.result(call, request, answer, around)
+
+    def _sees_job(self, call: Call) -> Callable[[str], bool]:
+        view = self._callers[call.id].view
+        return lambda tool: view is None or view.has_job_of(tool, self.snapshot)
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """Check that no code was added to a plugin's folder while it ran; raises NotApproved.

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from anyplug.launch import desktop
 from anyplug.model import protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.sandbox.linux.protected_names import Protected
@@ -58,6 +59,7 @@ _ABSENT = re.compile(
     rf"|{_NAME}(?: for \w+)? ?[:(] ?(?:no such file or directory|not found)",
     re.IGNORECASE,
 )
+_NOT_STARTED = re.compile(rf"{_WORD}|no such file or directory|not found|\bENOENT\b", re.IGNORECASE)
 _NO_NAME = re.compile(r"E[A-Z]+|\d+")  # found where a program's name would be
 
 
@@ -92,6 +94,17 @@ def variables(said: str, withheld: frozenset[str]) -> list[Lack]:
     """Find the withheld variables that a plugin misses."""
     said = said[-LONGEST:]
     return [Lack(f"env:{name}") for name in sorted(withheld) if re.search(rf"\b{re.escape(name)}\b", said)]
+
+
+def desktop_programs(said: str, granted: tuple[str, ...]) -> list[Lack]:
+    """Find the permissions for programs of the desktop that a plugin did not find or could not start."""
+    lines = [line for line in said[-LONGEST:].splitlines() if _NOT_STARTED.search(line)]
+    return [
+        Lack(kind)
+        for kind, names in desktop.NAMES.items()
+        if kind not in granted
+        and any(re.search(rf"(?<![\w-]){name}(?![\w-])", line) for line in lines for name in names)
+    ]
 
 
 def read(said: str, scene: Scene) -> list[Lack]:
@@ -140,6 +153,8 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
     profile = scene.profile
     if _NO_NAME.fullmatch(name):
         return []
+    if "/" not in name and (kind := desktop.permission_for(name)):
+        return [Lack(kind)]
     if "/" not in name and (files := scene.find(name)):
         return [] if _within(files[0], profile.executable) else [Lack(f"shell:exec:{name}")]
     path = _absolute(name, scene)

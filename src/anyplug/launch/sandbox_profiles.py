@@ -129,6 +129,14 @@ class Allowances:
             misled=misled,
         )
 
+    def guarded(self, plugin: Plugin, standing: Standing, folder: str, granted: tuple[str, ...]) -> Protected:
+        """Return what is protected in a folder from a plugin, except for what is granted by its path."""
+        opened = msgspec.structs.replace(standing, granted=(f"filesystem:write:{folder}",))
+        profile = self.profile(plugin, opened)
+        scopes = (permissions.scope_of(grant) for grant in granted if grant.startswith("filesystem:"))
+        named = [os.path.normpath(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
+        return Protected((*profile.protected, *profile.hidden), named)
+
     def _other_homes(self) -> tuple[str, ...]:
         """Return our folders besides this host's home: the default home, its state, and all homes that hosts have used.
 

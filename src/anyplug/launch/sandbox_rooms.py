@@ -21,12 +21,13 @@ from anyplug.formats import registry
 from anyplug.home.code_snapshots import Changed
 from anyplug.home.location import SCRATCH, known_homes, make_private
 from anyplug.home.settings import Home, Settings
+from anyplug.launch import file_arguments
 from anyplug.launch.own_folder import OwnFolders, View, stamp
 from anyplug.launch.run_files import make_folder
 from anyplug.launch.sandbox_profiles import Allowances, with_values
 from anyplug.model import permissions, protected_paths
 from anyplug.model.errors import CURE_FOR_SHORTAGE, NotApproved, NotEnforceable, Unavailable, is_shortage
-from anyplug.model.types import Plugin
+from anyplug.model.types import Call, Plugin
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Purpose, Receipt, Spawn
@@ -178,6 +179,15 @@ class Confinement:
         """Return how a plugin's programs are confined; None if none has run."""
         return self._receipts.get(plugin.path)
 
+    async def with_files(self, call: Call, standing: Standing, granted: tuple[str, ...] | None) -> Call:
+        """Return a call with files in place of their paths. `granted` are the grants of a plugin that makes the call.
+
+        Raises Denied and InvalidArguments.
+        """
+        own = standing.granted if granted is None else granted
+        reader = file_arguments.Reader(self._home, self._project, own, granted is not None)
+        return await thread_lanes.run(call.plugin.path, file_arguments.read, call, standing, reader, self._allowances)
+
     def cure(
         self,
         plugin: Plugin,
@@ -192,7 +202,7 @@ class Confinement:
         """
         from anyplug.launch import missing_grants  # its patterns take 9 ms to compile, and only failures need them
 
-        lack = missing_grants.variables(said, withheld)
+        lack = missing_grants.variables(said, withheld) + missing_grants.desktop_programs(said, standing.granted)
         if self.is_on and sys.platform == "linux" and missing_grants.speaks_of_one(said):
             lack += missing_grants.read(
                 said,

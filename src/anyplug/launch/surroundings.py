@@ -18,12 +18,12 @@ from anyplug.formats.shared import scripts
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
-from anyplug.launch import code_above, run_files
+from anyplug.launch import code_above, desktop, file_arguments, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
 from anyplug.model.errors import NotApproved, Unavailable
-from anyplug.model.types import Plugin
+from anyplug.model.types import Call, Plugin
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
@@ -115,6 +115,7 @@ class Provisions:
         self._secrecies = secrecies
         self._tell = tell
         self._users = users
+        self._desktops = desktop.Desktops(users.variables)
         self._linked = False
         self._keyring = anyio.CapacityLimiter(1)  # one prompt at a time
 
@@ -122,6 +123,13 @@ class Provisions:
         """Use new settings for future programs."""
         self._runner.use_namespaces(wanted=settings.namespaces)
         self._confinement.follow(settings)
+
+    async def with_files(self, call: Call, standing: Standing, caller: Plugin | None) -> Call:
+        """Return a call with files in place of their paths; raises Denied and InvalidArguments."""
+        if not file_arguments.has_paths(call):
+            return call
+        granted = None if caller is None else self._catalog.approvals.granted(caller)
+        return await self._confinement.with_files(call, standing, granted)
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
         """Return how a plugin's programs are confined; None if none has run."""
@@ -139,6 +147,7 @@ class Provisions:
     def close(self) -> None:
         """Kill all programs. Blocks: call it in a thread."""
         self._confinement.close()
+        self._desktops.close()
 
     def of(self, plugin: Plugin, standing: Standing, users: Users | None = None) -> Surroundings:
         """Return what a plugin's format may use; `users` is for a caller with its own environment."""
@@ -195,7 +204,21 @@ class Provisions:
         variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
         if not plugin.is_file and OF_SHORT_LISTS not in variables:
             variables = code_above.variables(plugin.path, users.variables) | variables
-        return variables | self._runner.environment
+        return variables | self._desktop(plugin, standing, variables) | self._runner.environment
+
+    def _desktop(self, plugin: Plugin, standing: Standing, variables: dict[str, str]) -> dict[str, str]:
+        """Return the variables through which a plugin uses the clipboard and notifications; raises Unavailable."""
+        if desktop.NAMES.keys().isdisjoint(standing.granted):
+            return {}
+        cache = self._catalog.home.cache(plugin)
+        run_files.make_folder(cache)
+        try:
+            return self._desktops.environment(plugin.name, cache, standing.granted, variables.get("PATH", os.defpath))
+        except OSError as error:
+            raise Unavailable(
+                f"cannot offer the desktop to '{plugin.name}': {error.strerror}",
+                f"check the disk's free space and the permissions of {cache}",
+            ) from error
 
     def _claim(self, plugin: Plugin) -> None:
         """Bind the data folder to a plugin before any of its programs can use it; raises Unavailable."""

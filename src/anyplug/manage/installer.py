@@ -240,7 +240,8 @@ class Installer:
         Its configuration is deleted, because it may contain keys.
         """
         before = self.origin(plugin)
-        if before is None or not registry.BY_NAME[plugin.format].WRITES_BESIDE_ITSELF:
+        format = registry.BY_NAME.get(plugin.format)  # none if its manifest is gone
+        if before is None or (format is not None and not format.WRITES_BESIDE_ITSELF):
             return []
         try:
             own = carry_over.written(plugin.path, before.came, before.at)

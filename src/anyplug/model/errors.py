@@ -216,7 +216,7 @@ class ConfigMissing(CallError):
         named = ", ".join(f"'{key}'" for key in keys)
         super().__init__(
             f"plugin '{plugin}' needs the configuration value {named}",
-            f"set it with `anyplug config {plugin} {keys[0]}=VALUE`",
+            f"`anyplug config {plugin} {keys[0]}` asks for it",
             keys=keys,
         )
 

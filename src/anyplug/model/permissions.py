@@ -37,14 +37,11 @@ HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
 WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env", CALL)
 LOCAL = "unix"  # the scope of `network` that is not about other machines
 LARGEST_PORT = 65535
-# Effects that people would not expect, or that they would expect in vain: the kernel knows neither clipboards nor
-# notifications.
+# Effects that people would not expect.
 REALLY = {
     "filesystem:write": "opens all your files except those that other programs run later, such as ~/.bashrc and "
     ".git/hooks. A folder is usually enough: `filesystem:write:PATH`",
-    "clipboard": "opens nothing by itself. A program that reaches the desktop's clipboard needs `shell:exec:PROGRAM` "
-    "(xclip, wl-paste) and `network:unix`",
-    "notifications": "opens nothing by itself. `notify-send` needs `shell:exec:notify-send` and `network:unix`",
+    "clipboard": "lets it read whatever you copy, passwords included, while it runs",
     "network:unix": "reaches every program that listens on this machine: the session bus, key agents, Docker. "
     "Through some of these it can do whatever you can",
     "tools:call": (

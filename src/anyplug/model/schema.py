@@ -23,6 +23,19 @@ _INSIDE = frozenset({
     "additionalItems", "contains", "unevaluatedItems", "unevaluatedProperties", "contentSchema",
 })  # fmt: skip
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})  # each value is a schema
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_MEANT = {
+    "string": "string", "str": "string", "text": "string", "char": "string", "date": "string", "datetime": "string",
+    "integer": "integer", "int": "integer", "long": "integer", "int32": "integer", "int64": "integer",
+    "number": "number", "float": "number", "double": "number", "decimal": "number", "num": "number",
+    "boolean": "boolean", "bool": "boolean", "array": "array", "list": "array", "tuple": "array",
+    "object": "object", "dict": "object", "map": "object", "record": "object", "null": "null", "none": "null",
+}  # fmt: skip
+_SHAPES: dict[str, type | tuple[type, ...]] = {  # of values that clients check
+    "enum": list, "description": str, "title": str, "pattern": str, "format": str, "minimum": (int, float),
+    "maximum": (int, float), "minLength": int, "maxLength": int, "minItems": int, "maxItems": int, "uniqueItems": bool,
+}  # fmt: skip
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
@@ -78,6 +91,57 @@ def slip(schema: Any) -> str:
     if schema and not KEYWORDS.intersection(schema):
         return 'it has no "properties", where arguments are named'
     return ""
+
+
+def repaired(given: Any) -> Any:
+    """Return a subschema as its author most likely meant it, so that clients accept it.
+
+    Types of other languages become JSON's, `"required": true` at a property goes into the list around it, a bare
+    `"string"` becomes a schema, and what cannot be meant is left out. The description stays.
+    """
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str):
+        given = {"type": given}
+    if not isinstance(given, dict):
+        return {}
+    parts = {key: part for key, value in given.items() if (part := _part(key, value)) is not _UNKNOWN}
+    return _with_required({**_types(given.get("type")), **parts}, given)
+
+
+def _part(key: str, value: Any) -> Any:
+    """Return the value of a keyword as it was most likely meant; `_UNKNOWN` if it is left out."""
+    if key in _BY_NAME | _DEFINITIONS:
+        # `dependencies` may list names.
+        named = value.items() if isinstance(value, dict) else ()
+        parts = {name: part if isinstance(part, list) else repaired(part) for name, part in named}
+        return parts if isinstance(value, dict) else _UNKNOWN
+    if key in _IN_PLACE | _INSIDE:
+        if isinstance(value, list):
+            return [repaired(part) for part in value] or _UNKNOWN
+        return repaired(value) if key not in _LISTS else _UNKNOWN
+    if key in {"type", "required"} or not isinstance(value, _SHAPES.get(key, object)):
+        return _UNKNOWN
+    return value
+
+
+def _types(value: Any) -> dict[str, Any]:
+    words = value if isinstance(value, list) else str(value).split("|") if isinstance(value, str) else []
+    kinds = [_MEANT.get(word.strip().lower(), "") if isinstance(word, str) else "" for word in words]
+    if not kinds or not all(kinds):
+        return {}  # it may be anything then
+    unique = list(dict.fromkeys(kinds))
+    return {"type": unique[0] if len(unique) == 1 else unique}
+
+
+def _with_required(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    listed = given.get("required")
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    properties = given.get("properties")
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(part, dict) and part.get("required") is True:
+            names.append(name)
+    return {**schema, "required": list(dict.fromkeys(names))} if names else schema
 
 
 class _Work:
@@ -188,8 +252,8 @@ def _describe(error: Any) -> str:
 def file_schema(description: str) -> dict[str, Any]:
     """Return the schema of a file argument."""
     return {
-        "type": "object",
-        "description": description,
+        "type": ["string", "object"],
+        "description": f"{description} (the path of a file, or its filename and data)".lstrip(),
         "properties": {
             "filename": {"type": "string"},
             "data": {"type": "string", "contentEncoding": "base64"},

@@ -60,6 +60,8 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     required: bool
     secret: bool
     default: Any = msgspec.UNSET
+    kind: str = ""  # the JSON type of its values, if the manifest says so
+    tools: tuple[str, ...] = ()  # own names of the tools that need it; none: all of them
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +108,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()  # events that it subscribes to, as far as known
     intercepts: tuple[str, ...] = ()  # events that it decides about, as far as known
     config: tuple[ConfigKey, ...] = ()
+    keeps_config: bool = False  # its format keeps values and switches in `config.json`
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a setup script
     init_timeout_s: float = 0
@@ -244,6 +247,11 @@ class Off(msgspec.Struct, frozen=True):
 
     cure: str  # how to switch it on
     tools: frozenset[str] = frozenset()  # own names of the tools that are on all the same; none: the plugin is off
+    is_secret: bool = False  # agents see neither what is off nor how to switch it on
+
+    def cure_for(self, tool: str) -> str:
+        """Return how to switch one tool on."""
+        return self.cure.replace("TOOL", tool)
 
 
 class Note(msgspec.Struct, frozen=True):

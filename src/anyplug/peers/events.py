@@ -30,6 +30,7 @@ from anyplug.peers.subscribers import Audience
 
 DEEPEST_CALL = 4  # tools that call tools, as in zot
 MOST_ASKED = 256  # running calls of one extension; beyond that it gets an error, and may try again later
+RELOAD_S = 10.0  # how long a call waits for reloads that plugins asked for before it
 RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools they call stay available to others
 
 RunCall = Callable[[Plugin, str, dict[str, Any], Call | None, tuple[str, ...]], Awaitable[Result]]
@@ -60,6 +61,7 @@ class Live:
         self._asked: dict[tuple[ToolCaller, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._turns: dict[tuple[ToolCaller, int], anyio.Semaphore] = {}  # by extension, and by how deep its calls are
         self._listeners: list[Listener] = []
+        self._reloads: list[anyio.Event] = []  # one for each plugin that asked for a reload which has not ended
         self._hearers = Audience(peers, lambda peer, event: event in peer.events)
         self.panels = Panels(self._panel_changed)
         peers.report_to(self._said)
@@ -119,16 +121,32 @@ class Live:
                 if scope := self._asked.get((peer, said.id)):
                     scope.cancel()
             case ReloadWanted():
-                self._tasks.start_soon(self._reload_for, peer, said)
+                done = anyio.Event()
+                self._reloads.append(done)
+                self._tasks.start_soon(self._reload_for, peer, said, done)
             case Note() | NotesCleared() | Submitted() | SlashSubmitted():
                 self.notice(said)
 
-    async def _reload_for(self, plugin: Reloader, request: ReloadWanted) -> None:
+    async def _reload_for(self, plugin: Reloader, request: ReloadWanted, done: anyio.Event) -> None:
         try:
             await self._reload()
         except StoreError:
             pass  # everything stays as it is; calls report what is wrong with the database
+        finally:
+            self._reloads.remove(done)
+            done.set()
         plugin.reloaded(request)
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether a reload that a plugin asked for has not ended."""
+        return bool(self._reloads)
+
+    async def reloaded(self) -> None:
+        """Wait for the reloads that plugins have asked for, but not forever."""
+        with anyio.move_on_after(RELOAD_S):
+            for done in list(self._reloads):
+                await done.wait()
 
     def _forget(self, peer: Any) -> None:
         """Close what a peer that has ended had open, and stop what it asked for."""

@@ -7,6 +7,7 @@ import pytest
 
 import command_line
 import plugin_folders
+import processes
 
 CONFIG = {
     "api_key": {"description": "The key.", "required": True},
@@ -15,6 +16,12 @@ CONFIG = {
     "loud": {"description": "", "default": False},
     "pin": {"description": "", "secret": True},
     "token_count": {"description": "", "secret": False},
+    "count": {"description": "", "type": "integer"},
+    "name": {"description": "", "type": "string"},
+    "on": {"description": "", "type": "boolean"},
+    "share": {"description": "", "type": "number"},
+    "list": {"description": "", "type": "array"},
+    "map": {"description": "", "type": "object"},
 }
 SECRET = "open-Sesame 42"
 
@@ -118,9 +125,14 @@ def test_a_value_can_be_piped_in(kit):
 
 @pytest.mark.parametrize(
     ("word", "value"),
-    [("size=5", 5), ("size=many", "many"), ("loud=True", True), ("loud=false", False), ("city=5", "5"), ("city=", "")],
-)
-def test_a_value_has_the_type_of_its_default(kit, word, value):
+    [
+        ("size=5", 5), ("size=many", "many"), ("loud=True", True), ("loud=false", False), ("city=", ""), ("city=5", 5),
+        ("city=2.5", 2.5), ("city=true", True), ("city=[1]", [1]), ("city=007", "007"), ('city="5"', "5"),
+        ("city=null", "null"), ("city=12345678901234567890", "12345678901234567890"), ("pin=1234", "1234"),
+        ("count=5", 5), ("name=5", "5"), ("on=TRUE", True), ("share=2", 2), ("list=[1]", [1]), ("map={}", {}),
+    ],
+)  # fmt: skip
+def test_a_value_has_the_type_of_its_entry_of_its_default_or_as_it_is_written(kit, word, value):
     command_line.ok("config", "kit", word)
     assert values(kit)[word.partition("=")[0]] == value
 
@@ -151,6 +163,58 @@ def test_a_file_that_cannot_be_understood_is_never_overwritten(kit, text):
     assert "config.json" in command_line.fails(1, "call", "kit.act", "--yes").err
     with open(f"{kit}/config.json", "rb") as file:
         assert file.read() == raw
+
+
+def test_a_broken_file_is_named_with_its_line_wherever_it_matters_and_can_be_replaced(kit):
+    command_line.ok("approve", "kit", "--yes")
+    broken = '{\n  "city": "Paris",\n  "api_key": precious\n}\n'
+    plugin_folders.write(f"{kit}/config.json", broken)
+    for words in (["list"], ["show", "kit"], ["check", kit], ["call", "kit.act", "--yes"], ["config", "kit"]):
+        done = command_line.run(*words)
+        said = " ".join((done.out + done.err).split())
+        assert "config.json" in said, words
+        assert "line 3" in said, words
+        assert "precious" not in said, words
+    (entry,) = command_line.ok("list", "--json").json
+    assert [problem["code"] for problem in entry["problems"]] == ["bad_config"]
+    assert "`anyplug config kit --reset`" in entry["problems"][0]["hint"]
+    assert f"{kit}/config.json.before-reset" in command_line.ok("config", "kit", "--reset").err
+    assert values(kit) == {"size": 3, "loud": False}
+    assert processes.read(f"{kit}/config.json.before-reset") == broken.encode()
+    assert stat.S_IMODE(os.stat(f"{kit}/config.json").st_mode) == 0o600
+    assert command_line.ok("list", "--json").json[0]["problems"] == []
+    plugin_folders.cyclop("plugins", "hello")
+    assert "has no configuration" in command_line.fails(2, "config", "hello", "--reset").err
+
+
+def test_tools_are_switched_one_by_one():
+    kit = plugin_folders.stavrobot("plugins", "kit", tools=dict.fromkeys(("one", "two"), plugin_folders.ANSWER))
+    command_line.ok("approve", "kit", "--yes")
+    assert "switched off: two" in command_line.ok("config", "kit", "--disable", "two").err
+    assert values(kit) == {"permissions": ["one"]}
+    command_line.ok("call", "kit.one", "--yes")
+    refused = command_line.fails(3, "call", "kit.two", "--yes")
+    assert "`anyplug config kit --enable two`" in refused.err
+    command_line.ok("config", "kit", "--disable", "one")
+    assert "`anyplug config kit --enable one`" in command_line.fails(3, "call", "kit.one", "--yes").err
+    command_line.ok("config", "kit", "--enable", "one", "--enable", "two")
+    assert values(kit) == {"permissions": ["*"]}
+    command_line.ok("call", "kit.two", "--yes")
+    assert "its tools are one, two" in command_line.fails(2, "config", "kit", "--disable", "three").err
+
+
+def test_a_missing_value_stops_only_the_tools_that_need_it():
+    keys = {"login": {"description": "", "required": True, "tools": ["two"]}}
+    plugin_folders.stavrobot("plugins", "kit", tools=dict.fromkeys(("one", "two"), plugin_folders.ANSWER), config=keys)
+    assert "'login'" in command_line.ok("approve", "kit", "--yes").err
+    command_line.ok("call", "kit.one", "--yes")
+    assert "`anyplug config kit login` asks for it" in command_line.fails(1, "call", "kit.two", "--yes").err
+
+
+def test_a_value_of_the_wrong_type_is_refused(kit):
+    for word in ("count=many", "count=1.5", "on=5", "list={}", "map=[]", "share=x"):
+        assert "must be of type" in command_line.fails(2, "config", "kit", word).err
+    assert not os.path.exists(f"{kit}/config.json")
 
 
 def test_a_pipe_in_the_files_place_holds_nobody_up(kit):

@@ -38,7 +38,7 @@ def test_show_says_what_a_grant_really_opens():
     plugin_folders.cyclop("plugins", "hello")
     command_line.ok("approve", "hello", "--yes", "--grant", "clipboard", "--grant", "network:unix")
     text = command_line.ok("show", "hello").out
-    assert "opens     clipboard opens nothing by itself" in text
+    assert "opens     clipboard lets it read whatever you copy" in text
     assert "network:unix reaches every program that listens on this machine" in text
 
 
@@ -80,7 +80,6 @@ def test_a_person_is_warned_of_what_cannot_be_held_before_they_approve_it():
     seen = command_line.at_terminal("approve", "hello", answers=[("Approve it?", "n")]).seen
     before = seen[: seen.index("Approve it?")]
     assert "network:example.org:443: talk to example.org, port 443" in before
-    assert "note: notifications opens nothing by itself" in before
     assert "warning: nothing enforces network:example.org:443: the kernel knows ports but not hosts" in before
     assert "grant `network:*:443` (that port of any machine) or `network`" in before
     assert "warning: it will not run here; --allow-unconfined lets it" in before

@@ -53,6 +53,54 @@ def test_away_from_a_terminal_a_plugin_is_installed_and_not_approved(source):
     assert command_line.listed("kit")["state"] == "new"
 
 
+def test_what_changed_in_configuration_and_instructions_is_shown(source):
+    keys = {"api_key": {"description": "The key."}, "size": {"description": "How many.", "default": 3}}
+    change(source, instructions="Read me.\nThen rest.", config=keys)
+    command_line.ok("install", source, "--yes")
+    keys = {"size": {"description": "How many.", "default": 4, "required": True}, "city": {"description": "Where."}}
+    change(source, instructions="Read me.\nThen run." + "x" * 5000, config=keys)
+    changes = [
+        "config: api_key is not used any more",
+        "config: size is now required",
+        "config: size now has the default 4, before the default 3",
+        "config: city is new (optional): Where.",
+        "instructions: - Then rest.",
+        "instructions: + Then run.",
+        "more characters are in",
+    ]
+    done = command_line.ok("update", "kit", "--yes")
+    assert all(" ".join(change.split()) in " ".join(done.out.split()) for change in changes), done.out
+    assert "| Read me." in done.out
+    installed = os.path.join(command_line.home(), "plugins", "kit")
+    plugin_folders.stavrobot(os.path.dirname(installed), "kit", TWO, instructions="Run.", config=keys)
+    done = command_line.ok("approve", "kit", "--yes")
+    assert "instructions: + Run." in done.err
+    assert "Instructions from the plugin's author, for you:\n| Run." in done.err
+
+
+def test_a_folder_without_its_manifest_is_broken_and_can_be_removed_or_updated(source):
+    command_line.ok("install", source, "--yes", "--always")
+    installed = os.path.join(command_line.home(), "plugins", "kit")
+    for cure in ("update", "remove"):
+        os.remove(f"{installed}/manifest.json")
+        entry = command_line.listed("kit")
+        assert entry["state"] == "broken"
+        assert entry["problems"][0]["message"] == f"{installed} has no manifest"
+        assert "has no manifest" in command_line.ok("list").out
+        command_line.ok("show", "kit")
+        assert "'kit'" in command_line.fails(1, "install", source).err
+        command_line.ok(cure, "kit", "--yes")
+        assert (command_line.run("call", "kit.act").code == 0) == (cure == "update")
+    assert in_plugins() == []
+    plugin_folders.stavrobot("data/tools", "own", ONE)
+    os.makedirs("data/tools/notes")
+    command_line.ok("approve", "own", "--yes")
+    os.remove("data/tools/own/manifest.json")
+    assert [(entry["name"], entry["state"]) for entry in command_line.ok("list", "--json").json] == [("own", "broken")]
+    command_line.ok("remove", os.path.abspath("data/tools/own"), "--yes")
+    assert os.listdir("data/tools") == ["notes"]
+
+
 def test_with_yes_it_is_approved_too(source):
     done = command_line.ok("install", source, "--yes", "--always")
     assert done.out.endswith("kit is approved: it runs without asking\n")

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import pathlib
 import signal
 import sqlite3
 import time
@@ -13,6 +14,7 @@ import time
 import pytest
 
 import command_line
+import daemons
 import plugin_folders
 import processes
 from anyplug.audit.audit_log import Audit, Record
@@ -570,3 +572,23 @@ def test_a_head_that_was_kept_elsewhere_is_checked_against(tmp_path):
     assert command_line.ok("audit", "--verify").out == "0 records, the chain is intact\n"
     assert command_line.run("audit", "--verify", "--against", str(tmp_path / "kept")).code == 1
     assert "--against needs --verify" in command_line.fails(2, "audit", "--against", "x").err
+
+
+def test_a_job_that_nobody_waits_for_runs_on_in_the_daemon():
+    held = '#!/bin/sh\nwhile [ ! -e "$HOME/go" ]; do sleep 0.05; done\necho late\n'
+    kit = plugin_folders.stavrobot(
+        "here", "kit", tools={"act": held, "bare": "#!/bin/sh\necho now"}, tool={"async": True}
+    )
+    bare = json.loads(pathlib.Path(kit, "bare", "manifest.json").read_text())
+    plugin_folders.write(f"{kit}/bare/manifest.json", json.dumps(bare | {"async": False}))
+    refused = command_line.fails(2, "-e", kit, "call", "kit.act", "--no-wait")
+    assert "`anyplug serve --detach` starts it" in refused.err
+    with daemons.resident():
+        said = command_line.ok("-e", kit, "call", "kit.act", "--no-wait")
+        (job,) = command_line.ok("jobs", "--json").json
+        assert (job["state"], job["id"] in said.out) == ("running", True)
+        assert f"`anyplug jobs {job['id']}`" in said.err
+        plugin_folders.write(os.path.join(command_line.home(), "data", "kit", "home", "go"), "")
+        assert processes.until(lambda: command_line.ok("jobs", job["id"], "--json").json["state"] != "running")
+        assert "late" in command_line.ok("jobs", job["id"]).out
+        assert "not asynchronous" in command_line.ok("-e", kit, "call", "kit.bare", "--no-wait").err

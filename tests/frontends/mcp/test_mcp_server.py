@@ -12,7 +12,9 @@ from mcp.shared.exceptions import MCPError
 import mcp_clients
 import plugin_folders
 import zot_folders
+from anyplug.catalog.profiles import View
 from anyplug.frontends.mcp import listing, result_content
+from anyplug.home.settings import find_home
 from anyplug.model import errors
 from anyplug.model.types import Failure, File, Resource, Result, Text
 from conditions import until
@@ -397,3 +399,40 @@ def test_structured_results_that_are_no_objects_go_only_where_they_may():
 def test_an_answer_that_is_no_json_becomes_an_error():
     line = json.loads(result_content.encoded({"jsonrpc": "2.0", "id": 7, "result": {"text": "\ud800"}}))
     assert (line["id"], line["error"]["code"]) == (7, types.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize("surface", ["all", "search"])
+async def test_a_tool_that_its_plugins_configuration_switches_off_is_hidden_from_agents(surface, root, host, home):
+    kit = plugin_folders.stavrobot(root, "kit", tools={"one": plugin_folders.ANSWER, "two": plugin_folders.ANSWER})
+    config = f"{kit}/config.json"
+    async with host(roots=(root,), watch=True) as up:
+        await approve(up, "kit", always=True)
+        async with client(up, view=View(find_home(), surface=surface)) as agent:
+
+            async def listed():
+                if surface == "search":
+                    found = await agent.call_tool("find_tools", {"query": "Does it"})
+                    return {row["name"] for row in found.structured_content["tools"]}
+                return {tool.name for tool in (await agent.list_tools()).tools}
+
+            async def call(name):
+                if surface == "search":
+                    return await agent.call_tool("call_tool", {"name": name})
+                return await agent.call_tool(name, {})
+
+            for permissions in (["one"], [], ["*"], ["one"], ["*"]):
+                plugin_folders.write(config, json.dumps({"permissions": permissions}))
+                for name in ("one", "two"):
+                    result = await call(f"kit_{name}")  # at once, before anything was read again
+                    is_on = name in permissions or "*" in permissions
+                    if not is_on:
+                        assert code(result) == "not_found"
+                        assert "config.json" not in str(result)
+                        assert "permissions" not in str(result)
+                expected = {f"kit_{name}" for name in ("one", "two") if name in permissions or "*" in permissions}
+                with anyio.fail_after(mcp_clients.PATIENCE_S):
+                    while (await listed()) & {"kit_one", "kit_two"} != expected:
+                        await anyio.sleep(0.05)
+                for name in expected:
+                    assert not (await call(name)).is_error
+        assert (await up.call("kit.one")).error is None

@@ -1,7 +1,9 @@
 """The host's own tools, `builtin.NAME`: no folder, no process, always approved, and on the same path as all others."""
 
+from typing import Any
+
 from anyplug.formats.shared import defaults
-from anyplug.formats.shared.contract import Folder, Reload, Request, Surroundings
+from anyplug.formats.shared.contract import AskJob, Folder, Reload, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
@@ -53,8 +55,41 @@ RELOAD = Tool(
     program="",
     timeout_s=60.0,
 )
+# By default shorter than the time that impatient clients give a call, and at most shorter than most clients' limit.
+WAIT_S, LONGEST_WAIT_S = 2, 50
+JOB = Tool(
+    name="builtin.job",
+    own_name="job",
+    plugin=NAME,
+    description=(
+        "Return the result of a job, which is what a call of an asynchronous tool begins, or how long it has been "
+        "running. Ask again until it has ended; the result is kept."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The job's id, as the call of the tool returned it."},
+            "wait_s": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": LONGEST_WAIT_S,
+                "description": f"How many seconds to wait for its end before answering; {WAIT_S} by default.",
+            },
+            "cancel": {"type": "boolean", "description": "Cancel the job."},
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+    program="",
+    timeout_s=60.0,
+)
 PLUGIN = Plugin(
-    name=NAME, format=NAME, path="", description="The host's own tools.", tier=permissions.tier(()), tools=(RELOAD,)
+    name=NAME,
+    format=NAME,
+    path="",
+    description="The host's own tools.",
+    tier=permissions.tier(()),
+    tools=(RELOAD, JOB),
 )
 
 
@@ -67,11 +102,14 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     return {}
 
 
-def request(call: Call, around: Surroundings) -> Reload:
-    """Read all plugins again."""
-    return Reload(call.arguments.get("plugin", ""))
+def request(call: Call, around: Surroundings) -> Reload | AskJob:
+    """Read all plugins again, or ask for a job."""
+    given = call.arguments
+    if call.tool.name == JOB.name:
+        return AskJob(given["id"], given.get("wait_s", WAIT_S), given.get("cancel", False))
+    return Reload(given.get("plugin", ""))
 
 
-def result(call: Call, request: Request, answer: str, around: Surroundings) -> Result:
-    """Return the summary of the reload."""
-    return Result(content=(Text(answer),))
+def result(call: Call, request: Request, answer: Any, around: Surroundings) -> Result:
+    """Return the summary of the reload, or the result of the job's tool as if that had been called."""
+    return answer if isinstance(answer, Result) else Result(content=(Text(answer),))

@@ -59,8 +59,17 @@ class Reload(msgspec.Struct, frozen=True):
     plugin: str
 
 
-# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text.
-Request = Program | AskPeer | Reload
+class AskJob(msgspec.Struct, frozen=True):
+    """Return the result of a job; if it is still running after that time, say so."""
+
+    id: str
+    wait_s: float
+    cancel: bool
+
+
+# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, and
+# a job the result of its tool.
+Request = Program | AskPeer | Reload | AskJob
 
 
 class Format(Protocol):

@@ -76,7 +76,7 @@ def switched_off(plugin: Plugin) -> Off | None:
         return None  # the call itself says what is wrong with the file
     if allowed is None:
         return None
-    return Off(f'change "permissions" in {os.path.join(plugin.path, plugin_config.FILE)}', allowed)
+    return Off(f"`anyplug config {plugin.name} --enable TOOL` switches the tool on", allowed, is_secret=True)
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 async def ready(call: Call, around: Surroundings) -> None:
     """See to it that the configuration is complete, and that what the script depends on is there."""
-    _configure(call.plugin)
+    _configure(call)
     await _ensure_resolved(call.plugin, call.tool.program, around)
 
 
@@ -150,14 +150,15 @@ async def prepare(plugin: Plugin, around: Surroundings) -> str:
     return said
 
 
-def _configure(plugin: Plugin) -> None:
-    """Make sure that the configuration is complete before anything runs.
+def _configure(call: Call) -> None:
+    """Make sure that the configuration is complete, as far as the tool needs it, before anything runs.
 
     Also if there is nothing to configure: an unreadable file may be one that disabled the plugin.
     """
+    plugin = call.plugin
     try:
         values = plugin_config.read(plugin)
-        absent = plugin_config.missing(plugin, values)
+        absent = plugin_config.missing(plugin, values, call.tool.own_name)
         if not absent:
             plugin_config.fill_in_defaults(plugin, values)
     except ConfigError as error:

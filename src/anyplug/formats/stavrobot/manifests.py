@@ -10,6 +10,7 @@ from anyplug.formats.shared import attachments, manifest
 from anyplug.formats.shared.contract import Folder
 from anyplug.home import plugin_config, untrusted_files
 from anyplug.model import permissions, schema
+from anyplug.model.errors import ConfigError
 from anyplug.model.types import ConfigKey, Plugin, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.secrets import secret_names
@@ -42,7 +43,7 @@ def load(folder: Folder) -> Plugin | None:
     init = _init(raw, folder.path, report) if not report.is_broken else ""
     tools = _tools(name, folder.path, report) if not report.is_broken else ()
     instructions = raw.get("instructions", "")
-    return Plugin(
+    plugin = Plugin(
         name=name or os.path.basename(folder.found_at),
         format=NAME,
         path=folder.path,
@@ -53,11 +54,13 @@ def load(folder: Folder) -> Plugin | None:
         tier=permissions.tier(ASKED),
         tools=() if report.is_broken else tools,
         config=_config(raw, report),
-        instructions=instructions[:INSTRUCTIONS_SHOWN] if isinstance(instructions, str) else "",
+        keeps_config=True,
+        instructions=_cut(instructions) if isinstance(instructions, str) else "",
         init=init,
         init_timeout_s=INIT_TIMEOUT_S,
-        problems=tuple(report.problems),
     )
+    _warn_of_values(plugin, report)
+    return msgspec.structs.replace(plugin, problems=tuple(report.problems))
 
 
 def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
@@ -65,7 +68,9 @@ def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
     parameters = tool.input_schema["properties"]
     unknown = [f'Unknown parameter: "{name}"' for name in arguments if name not in parameters]
     absent = [
-        f'Missing parameter: "{name}"' for name in tool.input_schema.get("required", ()) if arguments.get(name) is None
+        f'Missing parameter: "{name}"'
+        for name in tool.input_schema.get("required", ())
+        if arguments.get(name) is None and not (name in arguments and "null" in _kinds(parameters[name]))
     ]
     wrong = [
         f'Parameter "{name}" must be {expected}'
@@ -125,9 +130,32 @@ def _config(raw: dict[str, Any], report: manifest.Report) -> tuple[ConfigKey, ..
                 required=entry.get("required") is True,
                 secret=entry["secret"] is True if "secret" in entry else secret_names.looks_like_one(name),
                 default=entry.get("default", msgspec.UNSET),
+                kind=_text(entry, "type"),
+                tools=_needed_by(name, entry, report),
             )
         )
     return tuple(keys)
+
+
+def _cut(instructions: str) -> str:
+    if (left := len(instructions) - INSTRUCTIONS_SHOWN) <= 0:
+        return instructions
+    return f"{instructions[:INSTRUCTIONS_SHOWN]}\n[cut here: {left:,} more characters are in its {MANIFEST}]"
+
+
+def _needed_by(name: str, entry: dict[str, Any], report: manifest.Report) -> tuple[str, ...]:
+    given = entry.get("tools", [])
+    if isinstance(given, list) and all(isinstance(tool, str) for tool in given):
+        return tuple(given)
+    report.warn(f"'tools' of the config entry '{name}' is ignored", "list the names of the tools that need the value")
+    return ()
+
+
+def _warn_of_values(plugin: Plugin, report: manifest.Report) -> None:
+    try:
+        plugin_config.read(plugin)
+    except ConfigError as error:
+        report.warn(error.message, error.hint, error.code)
 
 
 def _tools(plugin: str, folder: str, report: manifest.Report) -> tuple[Tool, ...]:
@@ -239,15 +267,20 @@ def _mismatch(parameter: dict[str, Any], value: Any) -> str:
     if value is None:
         return ""
     if schema.is_file(parameter):
-        return "" if attachments.is_file(value) else 'of type "file": {"filename": ..., "data": base64}'
-    wanted = parameter.get("type", [])
-    kinds: list[str] = wanted if isinstance(wanted, list) else [wanted]
+        is_one = isinstance(value, str) or attachments.is_file(value)
+        return "" if is_one else 'of type "file": a path, or {"filename": ..., "data": base64}'
+    kinds = _kinds(parameter)
     if kinds and not attachments.is_file(value) and not any(_is_a(kind, value) for kind in kinds):
         return f'of type "{"|".join(kinds)}"'
     choices = parameter.get("enum")
     if isinstance(choices, list) and value not in choices:
         return f"one of {msgspec.json.encode(choices).decode()}"
     return ""
+
+
+def _kinds(parameter: dict[str, Any]) -> list[str]:
+    wanted = parameter.get("type", [])
+    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _is_a(kind: str, value: Any) -> bool:
@@ -263,6 +296,8 @@ def _is_a(kind: str, value: Any) -> bool:
             return number and (isinstance(value, int) or value.is_integer())
         case "array":
             return isinstance(value, list)
+        case "null":
+            return value is None
         case _:
             return isinstance(value, dict)
 

@@ -4,8 +4,10 @@
 
 const { spawnSync } = require('node:child_process');
 
-const PROGRAM_MS = 2_000;
+const PROGRAM_MS = 12_000; // the host's own program waits 10 s
+const GRANTED = process.env.ANYPLUG_CLIPBOARD; // the folder of the host's own programs, if the clipboard was granted
 const PROGRAMS = [
+  { if: () => GRANTED, read: [`${GRANTED}/wl-paste`, '--no-newline'], write: [`${GRANTED}/wl-copy`], own: true },
   { if: () => process.platform === 'darwin', read: ['pbpaste'], write: ['pbcopy'] },
   { if: () => process.env.WAYLAND_DISPLAY, read: ['wl-paste', '--no-newline'], write: ['wl-copy'] },
   { if: () => process.env.DISPLAY, read: ['xclip', '-selection', 'clipboard', '-out'], write: ['xclip', '-selection', 'clipboard'] },
@@ -19,9 +21,12 @@ function ask(kind, input) {
   for (const program of PROGRAMS) {
     const [name, ...words] = program[kind];
     const stdout = kind === 'read' ? 'pipe' : 'ignore'; // xclip stays behind to serve what was copied, holding it open
-    const done = spawnSync(name, words, { input, timeout: PROGRAM_MS, encoding: 'utf8', stdio: ['pipe', stdout, 'ignore'] });
+    const stderr = program.own ? 'pipe' : 'ignore';
+    const done = spawnSync(name, words, { input, timeout: PROGRAM_MS, encoding: 'utf8', stdio: ['pipe', stdout, stderr] });
     if (!done.error && done.status === 0) return done.stdout ?? '';
+    if (program.own) throw new Error(`the clipboard cannot be used: ${done.stderr?.trim() || done.error?.message || 'no answer'}`);
   }
+  globalThis[Symbol.for('anyplug.note')]?.('this plugin was not granted the clipboard, so it uses one of its own: `anyplug grant PLUGIN clipboard` gives it yours');
   return undefined;
 }
 

@@ -50,10 +50,20 @@ ready = defaults.ready
 TIMEOUT_S = 30.0
 MAX_CHARS = 500_000  # of text in an answer, in UTF-16 units as in JavaScript; more is truncated
 LARGEST_INDEX = 32 << 20  # bytes; bundles are large
+LARGEST_RE_EXPORT = 64 << 10  # bytes of a file that only passes on what others export
+MOST_RE_EXPORTED = 50  # files that are searched
 # Assumed for plugins that declare nothing.
 ASKED = ("network", "filesystem:read")
 
 _ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which is also used for logs
+_REGISTER = re.compile(rb"\bregister\b")
+_EXPORT = re.compile(r"\bexports?\b")
+_MODULE = re.compile(r"""(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"]([^'"\s]+)['"]""")
+_WORD = re.compile(r"[A-Za-z_$][\w$]*")
+_NO_NAMES = frozenset(
+    {"as", "const", "default", "export", "exports", "from", "import", "let", "module", "require", "var"}
+)
+_SUFFIXES = (".js", ".cjs", ".mjs")
 
 
 def _new_tool(name: str) -> str:
@@ -78,14 +88,17 @@ class Answer(msgspec.Struct, kw_only=True):
 
 
 def load(folder: Folder) -> Plugin | None:
-    """Read `index.js` and `package.json`; without `register` in index.js, the folder is not a Workbench plugin."""
+    """Read `index.js` and `package.json`.
+
+    Without `register` in index.js, or in a file that it re-exports, the folder is not a Workbench plugin.
+    """
     report = manifest.Report()
     try:
         source = manifest.read_file(os.path.join(folder.path, MANIFEST), LARGEST_INDEX)
     except OSError as error:
         report.error(f"cannot read {MANIFEST} in {folder.path}: {error.strerror or error}", "make it a readable file")
         source = b"register"
-    if b"register" not in source:
+    if b"register" not in source and not _passes_on(folder.path, source):
         return None
     package = _package(folder.path, report)
     return Plugin(
@@ -101,6 +114,54 @@ def load(folder: Folder) -> Plugin | None:
         processes=("",),
         problems=tuple(report.problems),
     )
+
+
+def _passes_on(folder: str, source: bytes) -> bool:
+    """Return whether `register` is in a file that index.js re-exports, directly or through others."""
+    left, seen = _re_exported(folder, folder, source), set[str]()
+    while left and len(seen) < MOST_RE_EXPORTED:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            text = manifest.read_file(path, LARGEST_INDEX, folder)
+        except OSError:
+            continue
+        if _REGISTER.search(text):
+            return True
+        left += _re_exported(folder, os.path.dirname(path), text)
+    return False
+
+
+def _re_exported(folder: str, here: str, source: bytes) -> list[str]:
+    """List the files inside the plugin that a module takes exports from.
+
+    By its text alone: a module counts if a statement that exports names it, or a name that was imported from it.
+    """
+    if len(source) > LARGEST_RE_EXPORT:
+        return []
+    statements = source.decode(errors="replace").split(";")
+    exporting = " ".join(statement for statement in statements if _EXPORT.search(statement))
+    words = set(_WORD.findall(exporting))
+    found = _MODULE.findall(exporting)
+    for statement in statements:
+        if words.intersection(_WORD.findall(statement.partition("=")[0].partition(" from")[0])) - _NO_NAMES:
+            found += _MODULE.findall(statement)
+    paths = [_resolved(folder, here, name) for name in dict.fromkeys(found)]
+    return [path for path in paths if path]
+
+
+def _resolved(folder: str, here: str, name: str) -> str:
+    """Return the file that Node loads for a module's name; empty if there is none inside the plugin."""
+    base = os.path.normpath(os.path.join(here, name) if name.startswith(".") else f"{folder}/node_modules/{name}")
+    if not base.startswith(f"{folder}/"):
+        return ""
+    main = _text(_package(base, manifest.Report()), "main") if os.path.isfile(f"{base}/{PACKAGE}") else ""
+    tries = [base, *(f"{base}{suffix}" for suffix in _SUFFIXES)]
+    tries += [os.path.normpath(f"{base}/{main}{suffix}") for suffix in ("", *_SUFFIXES)] if main else []
+    tries += [f"{base}/index{suffix}" for suffix in _SUFFIXES]
+    return next((path for path in tries if os.path.isfile(path)), "")
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:

@@ -130,9 +130,18 @@ function listen() {
 
 // --------------------------------------------------------------------------------------------------------- answers
 
+const calling = new Set(); // the warnings of running calls
+
+// What the stand-in for Electron has to say belongs to whatever runs, and otherwise into the log.
+globalThis[Symbol.for('anyplug.note')] = (text) => {
+  for (const warnings of calling) if (!warnings.includes(text)) warnings.push(text);
+  if (!calling.size) write(`${text}\n`);
+};
+
 async function call({ id, tool: name, input }) {
   const warnings = [];
   let answer;
+  calling.add(warnings);
   try {
     const tool = tools.get(name);
     if (tool === undefined) throw new Error(`Tool not found: ${name}`);
@@ -140,6 +149,7 @@ async function call({ id, tool: name, input }) {
   } catch (thrown) {
     answer = failure(name, input, thrown);
   }
+  calling.delete(warnings);
   sendLine(asLine({ type: 'result', id, ...answer, warnings }));
 }
 

@@ -12,7 +12,12 @@ from anyplug.catalog.snapshot import Entry
 from anyplug.formats import registry
 from anyplug.frontends.cli import model_texts, render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
-from anyplug.frontends.cli.describe_plugin import describe_permissions, describe_servers, problem_lines
+from anyplug.frontends.cli.describe_plugin import (
+    changed_for_people,
+    describe_permissions,
+    describe_servers,
+    problem_lines,
+)
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home import plugin_config
 from anyplug.model import permissions
@@ -97,15 +102,18 @@ COMMANDS = {
 
 def approve(session: Session, entry: Entry) -> int:
     """Let a person approve a plugin, and report it."""
-    settle(session, entry)
+    settle(session, entry, shows_instructions=True)
     _report(session, entry.plugin, what_holds(session, entry.plugin), decided="approved, but ")
     if not session.options.json:
         say_what_is_missing(session, entry.plugin)
     return 0
 
 
-def settle(session: Session, entry: Entry) -> None:
-    """Show what a plugin asks for, ask the person, set it up, and approve it."""
+def settle(session: Session, entry: Entry, *, shows_instructions: bool = False) -> None:
+    """Show what a plugin asks for, ask the person, set it up, and approve it.
+
+    `shows_instructions`: its author's, with what changed in them and in its configuration.
+    """
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
         raise _unusable(entry)
@@ -125,7 +133,7 @@ def settle(session: Session, entry: Entry) -> None:
             render.line(why), f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
         )
     if not options.json:
-        _present(session, entry, granted)
+        _present(session, entry, granted, shows_instructions=shows_instructions)
     if not options.yes:
         if not terminal.can_ask():
             refuse(
@@ -217,7 +225,7 @@ def _granted(session: Session, plugin: Plugin) -> tuple[str, ...]:
     return (*kept, *(name for name in plugin.permissions if name not in before.asked and name not in kept))
 
 
-def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
+def _present(session: Session, entry: Entry, granted: tuple[str, ...], *, shows_instructions: bool) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
@@ -238,6 +246,8 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
     _present_changed_texts(session, plugin)
+    if shows_instructions:
+        _present_instructions(session, plugin)
     for problem in entry.problems:
         first, *more = problem_lines(problem)
         terminal.say(f"warning: {first}", fold=True)
@@ -257,6 +267,18 @@ def _present_changed_texts(session: Session, plugin: Plugin) -> None:
         terminal.say("Changed in what models read:")
         for line in lines:
             terminal.say(f"  {line}", fold=True)
+
+
+def _present_instructions(session: Session, plugin: Plugin) -> None:
+    before = session.catalog.approvals.of(plugin)
+    approved = _approved(session, before) if before is not None and before.approved else None
+    if lines := changed_for_people(approved, plugin) if approved is not None else []:
+        terminal.say("Changed in its configuration and its instructions:")
+        for line in lines:
+            terminal.say(f"  {line}", fold=True)
+    if plugin.instructions:
+        terminal.say("Instructions from the plugin's author, for you:")
+        render.say_quoted(plugin.instructions)
 
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
@@ -378,7 +400,7 @@ def say_what_is_missing(session: Session, plugin: Plugin) -> None:
         session.warn(error.message)
         return
     for name in absent:
-        session.note(f"it needs the value '{name}' before it works: `anyplug config {plugin.name} {name}=VALUE`")
+        session.note(f"it needs the value '{name}' before it works: `anyplug config {plugin.name} {name}` asks for it")
 
 
 def _approval(session: Session, entry: Entry) -> "Approval":

@@ -55,6 +55,9 @@ def _call(parser: Parser) -> Command:
     )
     add_call(parser)
     add_yes(parser)
+    parser.add_argument(
+        "--no-wait", action="store_true", help="return the job of an asynchronous tool at once; needs the daemon"
+    )
     return lambda session: invoke(session, [session.options.tool, *session.options.words], prefers_tool=True)
 
 
@@ -67,6 +70,7 @@ def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
     A name with a slash is a command. Of a tool and a command with the same name, the preferred one is used.
     """
     options = session.options
+    no_wait = prefers_tool and options.no_wait
     name = words[0] if prefers_tool else words[0].partition(" ")[0]
     bare = name.removeprefix("/")
     awaited = name if prefers_tool else f"/{bare}"  # extensions may be about to register it
@@ -83,8 +87,13 @@ def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
                 return _report_command(session, resident.run(_line(session, words)))
             given = arguments(words[1:], options.args, found.input_schema)
             with session.progress(f"running {name}"):
-                result = resident.call(name, given)
-            return report(session, result)
+                result = resident.call(name, given, wait=not no_wait)
+            return _report_call(session, result)
+    if no_wait:
+        raise UsageError(
+            "--no-wait needs the daemon, which is not running: the job would end with this command",
+            "`anyplug serve --detach` starts it",
+        )
 
     async def work(host: "Host") -> int:
         await host.hear_out(awaited)
@@ -97,6 +106,15 @@ def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
         return await _call_here(session, host, name, words[1:])
 
     return session.with_host(work)
+
+
+def _report_call(session: Session, result: Result) -> int:
+    code = report(session, result)
+    if result.metadata.get("state") == "running":
+        session.note(f"`anyplug jobs {result.metadata['job']}` shows its result")
+    elif session.options.named == "call" and session.options.no_wait and not result.is_error:
+        session.note(f"{result.tool} is not asynchronous, so it ran to its end")
+    return code
 
 
 async def _call_here(session: Session, host: "Host", name: str, words: list[str]) -> int:
@@ -146,6 +164,9 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
     if words and not isinstance(values, dict):
         raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
     properties = input_schema.get("properties", {}) if input_schema is not None else {}
+    for name, wanted in properties.items() if isinstance(values, dict) else ():
+        if isinstance(wanted, dict) and schema.is_file(wanted) and isinstance(values.get(name), str):
+            values[name] = _read_file(values[name])
     for word in words:
         name, equals, value = word.partition("=")
         if word.startswith("{"):

@@ -1,5 +1,6 @@
 """`config`: a plugin's configuration. Secrets are read with no echo and never printed."""
 
+import os
 import sys
 
 from anyplug.frontends.cli import render, terminal
@@ -21,6 +22,9 @@ def _config(parser: Parser) -> Command:
         help="set a value; without =VALUE you are asked for it, secrets without echo",
     )
     parser.add_argument("--unset", action="append", default=[], metavar="KEY", help="delete a value; may be repeated")
+    for option, what in (("--enable", "on"), ("--disable", "off")):
+        parser.add_argument(option, action="append", default=[], metavar="TOOL", help=f"switch a tool {what}")
+    parser.add_argument("--reset", action="store_true", help="replace all values by the defaults; keeps a copy")
     return configure
 
 
@@ -30,13 +34,25 @@ COMMANDS = {"config": _config}
 def configure(session: Session) -> int:
     """Show or change values."""
     plugin = session.plugin(session.options.name).plugin
-    given = dict(_value(session, plugin, word) for word in session.options.words)
-    unset = session.options.unset
+    options, unset = session.options, session.options.unset
+    if not plugin.keeps_config and (options.reset or options.enable or options.disable):
+        raise UsageError(
+            f"plugin '{plugin.name}' has no configuration that anyplug keeps",
+            f"`anyplug disable {plugin.name}` disables the whole plugin",
+        )
+    if options.reset and (kept := plugin_config.reset(plugin)):
+        session.note(f"the values from before are in {os.path.join(plugin.path, kept)}")
+    given = dict(_value(session, plugin, word) for word in options.words)
     values = plugin_config.change(plugin, given, unset) if given or unset else plugin_config.read(plugin)
+    if tools := dict.fromkeys(options.enable, True) | dict.fromkeys(options.disable, False):
+        values = plugin_config.switch(plugin, tools)
     shape = config_shape(plugin, values)
     if session.options.json:
         session.print_json(shape)
         return 0
+    if (on := plugin_config.allowed(values)) is not None:
+        off = [tool.own_name for tool in plugin.tools if tool.own_name not in on]
+        session.note(f"switched off: {', '.join(off) or 'nothing'}")
     if not shape:
         render.out(f"{plugin.name} has no configuration.")
         return 0
@@ -61,7 +77,10 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
     secret = any(key.name == name and key.secret for key in plugin.config)
     if equals:
         if secret:
-            session.note(f"note: leave the value out (`anyplug config {plugin.name} {name}`) to keep it off the screen")
+            session.note(
+                f"note: leave the value out (`anyplug config {plugin.name} {name}`) to be asked for it; the "
+                "command itself is seen on the screen, in your shell's history and by other programs"
+            )
         return name, value
     if not any(key.name == name for key in plugin.config):
         return name, ""  # the change itself reports an unknown key

@@ -7,6 +7,7 @@ from typing import Any
 from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import approve, render, terminal
 from anyplug.frontends.cli.cli_run import Session, Unanswered, refuse
+from anyplug.frontends.cli.describe_plugin import changed_for_people
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import entry_shape
 from anyplug.manage.installer import Installed, Installer
@@ -73,6 +74,9 @@ def update(session: Session) -> int:
             return _say_nothing_is_new(session, installed)
         fresh = _entry(session, installed)
         _describe(session, installed, fresh, "updated")
+        lines = [] if options.json else changed_for_people(entry.plugin, installed.plugin)
+        if lines:
+            render.out("Changed in its configuration and its instructions:", *(f"  {line}" for line in lines))
         if before is not None and before.approved and fresh.standing.digest not in {"", before.digest}:
             options.always |= before.always
             options.follow |= before.follow

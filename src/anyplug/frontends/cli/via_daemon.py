@@ -108,9 +108,9 @@ class Attached:
         self.pid = welcome["pid"]
         return True
 
-    def call(self, name: str, arguments: Any) -> Result:
-        """Call a tool. Raises AnyplugError."""
-        return self._asked(Result, "call", name=name, arguments=arguments)
+    def call(self, name: str, arguments: Any, *, wait: bool = True) -> Result:
+        """Call a tool; without `wait`, an asynchronous one returns its job at once. Raises AnyplugError."""
+        return self._asked(Result, "call", name=name, arguments=arguments, wait=wait)
 
     def find(self, name: str) -> Found:
         """Look up a name; with a slash, wait for commands that are about to be registered."""

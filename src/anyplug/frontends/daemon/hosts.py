@@ -103,7 +103,7 @@ class Projects:
         """Report that an attachment has ended."""
         project.users -= 1
         project.left = time.monotonic()
-        if project.key.plugins and not project.users:
+        if project.key.plugins and not project.users and not _is_busy(project):
             self._close(project)
 
     async def close_those_left(self) -> None:
@@ -111,7 +111,8 @@ class Projects:
         while True:
             await anyio.sleep(LOOK_S)
             for project in self.all:
-                if not project.users and time.monotonic() - project.left > self.linger_s and not _is_busy(project):
+                linger_s = 0 if project.key.plugins else self.linger_s
+                if not project.users and time.monotonic() - project.left > linger_s and not _is_busy(project):
                     self._close(project)
 
     async def close(self) -> None:

@@ -47,6 +47,7 @@ class CallTool(_Request, frozen=True, kw_only=True, tag="call"):
 
     name: str
     arguments: Any = None
+    wait: bool = True  # otherwise an asynchronous tool's job is returned at once
 
 
 class FindTool(_Request, frozen=True, kw_only=True, tag="find"):

@@ -55,7 +55,9 @@ class Answers:
             plugin = ""
         stop = self._host.listen(note_teller(plugin, lambda text: self._send({"note": text})))
         try:
-            return await self._host.call(request.name, request.arguments, attachment=self._attachment)
+            return await self._host.call(
+                request.name, request.arguments, attachment=self._attachment, wait=request.wait
+            )
         finally:
             stop()
 

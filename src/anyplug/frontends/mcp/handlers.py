@@ -11,6 +11,7 @@ import msgspec
 
 from anyplug.call.consent import Answer, Ask, Attachment, Question
 from anyplug.catalog.profiles import View
+from anyplug.formats import registry
 from anyplug.frontends.mcp import consent_elicitation, search_tools
 from anyplug.frontends.mcp.consent_elicitation import Elicit, Kept, Questions
 from anyplug.frontends.mcp.listing import Offering
@@ -102,12 +103,16 @@ class Desk:
         attachment = request.attachment.asking(self._asking(request, name, given, opened.append))
         self._under_way += 1
         try:
-            result = await self.host.call(name, given, attachment=attachment, progress=request.progress)
+            # An asynchronous tool may take longer than a client waits, so its result is asked for with another tool.
+            result = await self.host.call(name, given, attachment=attachment, wait=False, progress=request.progress)
         finally:
             self._under_way -= 1
         if opened:
             return self._input_required(opened[0], request, name, given)
-        return tool_result(result, offering.output_schemas.get(result.tool), is_modern=request.is_modern)
+        wire = tool_result(result, offering.output_schemas.get(result.tool), is_modern=request.is_modern)
+        if result.metadata.get("state") == "running" and result.format != registry.BUILTIN.format:
+            wire["content"].append({"type": "text", "text": offering.how_to_ask_for(result.metadata["job"])})
+        return wire
 
     async def prompt(self, name: str, words: str, request: Request) -> Wire:
         """Run a slash command; raises Failed, and BadState."""

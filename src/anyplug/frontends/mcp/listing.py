@@ -11,6 +11,7 @@ from anyplug.catalog import tool_descriptions
 from anyplug.catalog.profiles import View
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.catalog.tool_search import Index
+from anyplug.formats import registry
 from anyplug.frontends.mcp import search_tools
 from anyplug.frontends.mcp.result_content import Wire
 
@@ -58,6 +59,14 @@ class Offering:
     def stamps(self) -> tuple[bytes, bytes]:
         """Values that change with the tools and with the prompts."""
         return msgspec.json.encode(self.tools), msgspec.json.encode(self.prompts)
+
+    def how_to_ask_for(self, job: str) -> str:
+        """Return how an agent gets the result of a job."""
+        name = self.snapshot.model_names[registry.JOB]
+        given: Wire = {"id": job}
+        if self.surface == "search":
+            name, given = search_tools.CALL, {"name": name, "arguments": given}
+        return f"For its progress and its result, call {name} with {msgspec.json.encode(given).decode()}."
 
     def page_of_tools(self, cursor: str | None) -> Wire:
         """Return a page of tools; raises BadCursor."""

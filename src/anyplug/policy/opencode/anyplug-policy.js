@@ -184,13 +184,25 @@ function findHome() {
   return path.join(process.env.XDG_DATA_HOME || path.join(os.homedir(), '.local', 'share'), 'anyplug');
 }
 
-// The words that start the program, and whether it is anyplug, so that a resident host can answer in its place.
-function findProgram(config) {
-  const isOurs = path.basename(config.cupcakePath) === 'anyplug';
-  const isKnown = !config.isProgramGiven || config.cupcakePath === 'anyplug';
+// The words that start the program, and whether it is anyplug, so that a resident host can answer in its place. The
+// name that Cupcake's guide gives, `cupcake`, is anyplug where no such program is installed.
+function findProgram(config, log) {
+  let name = config.cupcakePath;
+  if (name === 'cupcake' && !isInPath(name)) {
+    log('info', "There is no program 'cupcake' in the PATH, so anyplug decides in its place");
+    name = 'anyplug';
+  }
+  const isOurs = path.basename(name) === 'anyplug';
+  const isKnown = !config.isProgramGiven || name === 'anyplug';
   const installed = INSTALLED.program ?? [];
-  const words = isKnown && installed.length > 0 && fs.existsSync(installed[0]) ? installed : [config.cupcakePath];
+  const words = isKnown && installed.length > 0 && fs.existsSync(installed[0]) ? installed : [name];
   return { words, isOurs };
+}
+
+function isInPath(name) {
+  const suffixes = process.platform === 'win32' ? ['.exe', '.cmd', '.bat', ''] : [''];
+  const folders = (process.env.PATH ?? '').split(path.delimiter).filter(Boolean);
+  return folders.some((folder) => suffixes.some((suffix) => fs.existsSync(path.join(folder, name + suffix))));
 }
 
 // One connection to the resident host: kept open, made anew when it breaks, shared by all calls under way.
@@ -419,7 +431,7 @@ class Evaluator {
     this.project = project;
     this.log = log;
     this.home = findHome();
-    this.program = findProgram(config);
+    this.program = findProgram(config, log);
     this.resident = this.program.isOurs ? new Resident(this.home, this.program.words, directory) : null;
   }
 

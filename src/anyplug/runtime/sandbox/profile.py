@@ -9,7 +9,7 @@ A grant is a permission with or without a scope:
     network:unix               Unix sockets on this machine
     network:HOST[:PORT]        TCP to this host, through our proxy; together with ports: `unheld`
     shell:exec[:PROGRAM]       every program of the system with its settings, or this one
-    clipboard, notifications   open nothing: the kernel knows neither
+    clipboard, notifications   open nothing here: the kernel knows neither, and the host does both for the plugin
 """
 
 import os
