@@ -26,6 +26,7 @@ LONGEST_NAME = 100  # characters of each of these
 OPEN, CLOSE = "{{", "}}"
 PART = "use only a part of an earlier result, such as {{step0.content}}"
 FIELDS = ("tool", "input", "outputKey")
+MEANT = {"name": "tool", "args": "input", "arguments": "input", "params": "input", "parameters": "input"}
 VIEW = ("content", "metadata", "error")  # keys that a tool's own never hide
 IN_A_LIST = ["content", "0", "text"]  # where the text is if content is a list of blocks
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-6, 1e21  # numbers that JavaScript writes without an exponent
@@ -44,10 +45,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """Steps, and warnings about them."""
+    """Steps, and what is wrong with keys in them that are not ours; Workbench ignores those."""
 
     steps: tuple[Step, ...]
-    warnings: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class ChainOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +95,11 @@ def read_chain(given: Any) -> Chain:
     if len(listed) > MAX_STEPS:
         raise BadChain([f"there are {len(listed):,} steps, but at most {MAX_STEPS:,} can run"])
     faults: list[str] = []
-    warnings: list[str] = []
-    steps = [_step(number, item, faults, warnings) for number, item in enumerate(listed, 1)]
+    unknown: list[str] = []
+    steps = [_step(number, item, faults, unknown) for number, item in enumerate(listed, 1)]
     if faults:
         raise BadChain(faults)
-    return Chain(tuple(steps), tuple(warnings))
+    return Chain(tuple(steps), tuple(unknown))
 
 
 async def run_chain(
@@ -249,8 +250,8 @@ def _number(value: float) -> str:
     return _EXPONENT_ZEROS.sub("", repr(value))
 
 
-def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Step:
-    """Parse one step; its faults are added to `faults`."""
+def _step(number: int, item: Any, faults: list[str], unknown: list[str]) -> Step:
+    """Parse one step; its faults are added to `faults`, and its keys that are not ours to `unknown`."""
     if isinstance(item, Step):
         item = {"tool": item.tool, "input": item.input, "outputKey": item.output_key}
     if not isinstance(item, Mapping):
@@ -263,9 +264,16 @@ def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Ste
         faults.append(f"the input of step {number} must be an object, not {_kind(given)}")
     if key is not None and not isinstance(key, str):
         faults.append(f"the outputKey of step {number} must be a string, not {_kind(key)}")
-    if unknown := [str(name) for name in item if name not in FIELDS]:
-        warnings.append(f"step {number}: unknown keys are ignored: {_some(unknown)}")
+    for name in (name for name in item if name not in FIELDS):
+        meant = MEANT.get(str(name)) or _near(str(name))
+        unknown.append(f"step {number} has an unknown key '{name}'" + (f", did you mean '{meant}'?" if meant else ""))
     return Step(str(tool), dict(given) if isinstance(given, Mapping) else {}, key or "")
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # only needed after a typo
+
+    return next(iter(get_close_matches(name[:LONGEST_NAME], FIELDS, n=1)), "")
 
 
 def _refused(step: Step, error: CallError) -> Result:
