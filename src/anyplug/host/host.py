@@ -339,6 +339,7 @@ class Host:
         if outcome.error is not None and standing is not None:
             cured = await self._cured(outcome.error, "", entry.plugin, standing, trail)
             outcome = msgspec.structs.replace(outcome, error=cured)
+        outcome = msgspec.structs.replace(outcome, error=trail.reached(outcome.error))
         self._recording.end(trail, outcome.as_result())
         notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))

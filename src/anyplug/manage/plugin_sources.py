@@ -75,6 +75,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place} ({self.subdir})" if self.subdir else place
 
     @property
+    def words(self) -> list[str]:
+        """What to type after `anyplug install`, without a password in the address."""
+        options = {"--ref": self.ref, "--subdir": self.subdir}
+        named = [word for option, value in options.items() if value for word in (option, value)]
+        return [_PASSWORD.sub("", self.location), *named]
+
+    @property
     def _is_address(self) -> bool:
         return self.location.startswith(SCHEMES)
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from anyplug.home import digest, untrusted_files
+from anyplug.model.hints import typed
 from anyplug.model.types import Problem
 from anyplug.runtime.processes.diagnosis import diagnose
 
@@ -72,7 +73,7 @@ def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = 
     try:
         value = msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows where")
+        note(f"{name} is not valid JSON at {path}: {error}", f"{typed('python3', '-m', 'json.tool', path)} shows where")
         return None
     if not isinstance(value, dict):
         note(f"{name} is not valid JSON at {path}: it must contain an object", "begin it with { and end it with }")

@@ -9,7 +9,7 @@ import msgspec
 from anyplug.formats.shared import attachments, manifest
 from anyplug.formats.shared.contract import Folder
 from anyplug.home import plugin_config, untrusted_files
-from anyplug.model import permissions, schema
+from anyplug.model import hints, permissions, schema
 from anyplug.model.types import ConfigKey, Plugin, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.secrets import secret_names
@@ -89,7 +89,7 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
         note = report.warn if folder.explicit else report.error
         note(
             f"the folder '{os.path.basename(folder.found_at)}' must be named like the plugin, '{name}'",
-            f"rename the folder to {name}, or `anyplug install` it",
+            f"rename the folder to {name}, or install it: {hints.command('install', folder.found_at)}",
         )
     if not isinstance(raw.get("description"), str):
         report.error(f"manifest.json missing required field 'description' at {where}", 'add "description": "..."')

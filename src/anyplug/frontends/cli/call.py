@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import warnings_of
 from anyplug.model import schema
 from anyplug.model.errors import CODES, ToolNotFound, UsageError
+from anyplug.model.hints import command
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Block, File, Result, Text
 from anyplug.peers.notices import note_teller
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from anyplug.call.consent import Attachment
     from anyplug.call.slash_commands import CommandOutcome
     from anyplug.host.host import Host
+
+# Keywords of a schema that allow more than its `properties`.
+SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"})
 
 
 def add_call(parser: Parser) -> None:
@@ -115,7 +120,7 @@ def _line(session: Session, words: list[str]) -> str:
     if session.options.args is not None:
         raise UsageError(
             f"{words[0]} is a slash command, which takes no --args",
-            f"write its arguments after its name: `anyplug run {words[0]} ...`",
+            f"write its arguments after its name: {command('run', words[0], 'WORDS')}",
         )
     return " ".join(words)
 
@@ -150,6 +155,7 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
             )
         if not equals or not name:
             raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that contain spaces")
+        _refuse_unknown(name, value, input_schema)
         wanted = properties.get(name)
         wanted = wanted if isinstance(wanted, dict) else {}
         if schema.is_file(wanted):
@@ -161,9 +167,26 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
     return values
 
 
+def _refuse_unknown(name: str, value: str, input_schema: dict[str, Any] | None) -> None:
+    """Refuse a typed argument that the tool does not name: most likely a typo. Raises UsageError."""
+    given = input_schema or {}
+    known = given.get("properties")
+    if not isinstance(known, dict) or name in known or any(given.get(keyword) for keyword in SAYS_MORE):
+        return
+    from difflib import get_close_matches  # only needed after a typo
+
+    near = get_close_matches(name, list(known), n=1)
+    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    anyway = f"--args {shlex.quote(msgspec.json.encode({name: value}).decode())} passes it anyway"
+    raise UsageError(f"the tool has no argument '{name}'", f"did you mean {near[0]}?" if near else f"{takes}; {anyway}")
+
+
 def report(session: Session, result: Result) -> int:
     """Print a result: data to stdout, the rest to stderr; return the exit code."""
     code = CODES[result.error.code].exit if result.error else 0
+    if result.error is not None:
+        error = msgspec.structs.replace(result.error, hint=session.reached(result.error.hint))
+        result = msgspec.structs.replace(result, error=error)
     if session.options.json:
         session.print_json(result_shape(result))
         return code

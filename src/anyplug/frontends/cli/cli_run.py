@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from anyplug.frontends.cli import render, terminal
 from anyplug.home.settings import find_home
 from anyplug.model.errors import CODES, FAILED, AnyplugError, PluginNotFound
+from anyplug.model.hints import command, typed, with_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -125,7 +126,8 @@ class Session:
             return self.snapshot.plugin(name)
         except PluginNotFound as error:
             if os.path.isdir(name):
-                error.hint = f"it is not in a folder that is searched; `anyplug --plugin {name} ...` uses it"
+                again = command("--plugin", name, self.options.named, *self.options.typed)
+                error.hint = f"it is not in a folder that is searched; {again} uses it for one run"
             raise
 
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
@@ -217,22 +219,32 @@ class Session:
         home = find_home(options.home).path
         if place := bound_agents.mounted_in(home):
             why = f"something is mounted at {place}, inside anyplug's home, and hides what is there"
-            refuse(f"`anyplug {options.named}` was not run: {why}", f"unmount it: sudo umount {shlex.quote(place)}")
+            refuse(f"`anyplug {options.named}` was not run: {why}", f"unmount it: {typed('sudo', 'umount', place)}")
         if why := bound_agents.reason_against(home, os.getpid(), needs_terminal=needs_terminal):
             refuse(f"`anyplug {options.named}` was not run: {why}", "run it in your own terminal")
 
     def fail(self, error: AnyplugError) -> int:
         """Report an error; return the exit code."""
+        hint = self.reached(error.hint)
         if self.options.json:
-            self.print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
+            self.print_json({"error": {"code": error.code, "message": error.message, "hint": hint}})
         else:
-            render.error(error.message, error.hint)
+            render.error(error.message, hint)
         return CODES[error.code].exit if error.code in CODES else FAILED
 
     def note(self, *lines: str) -> None:
         """Show the person something besides the data."""
         if not self.options.quiet:
-            terminal.say(*lines)
+            terminal.say(*map(self.reached, lines))
+
+    def reached(self, hint: str) -> str:
+        """Return a hint whose commands see what this one saw: the same home, and the folders that it named."""
+        home = ["--home", self.options.home] if self.options.home else []
+        alone = ["--no-discover"] if self.options.no_discover else []
+        for folder in self.options.plugin:  # shorter than its whole path
+            whole = os.path.abspath(os.path.expanduser(folder))
+            hint = hint.replace(f"--plugin {shlex.quote(whole)} ", f"--plugin {shlex.quote(folder)} ")
+        return with_options(hint, [*home, *alone], self.options.plugin)
 
     def warn(self, text: str) -> None:
         """Warn the person."""
