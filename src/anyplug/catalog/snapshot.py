@@ -122,7 +122,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, _similar(name, self.commands), *self._silent())
+            raise CommandNotFound(name, similar_names(name, self.commands), *self._silent())
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -133,7 +133,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         for entry in self.entries:
             if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
                 return entry
-        raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
+        raise PluginNotFound(name, similar_names(name, [entry.plugin.name for entry in self.entries]))
 
     def why_absent(self, name: str) -> str:
         """Explain why nothing runs under a plugin's name, and what to do."""
@@ -188,7 +188,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         several = [f"{tool.plugin}/{name}" for tool, _ in self.owners.values() if tool.own_name == name]
         if several:
             return ToolNotFound(shown, several, f"several plugins have one: {', '.join(several)}")
-        similar = _similar(name, {**self.owners, **self.aliases})
+        similar = similar_names(name, {**self.owners, **self.aliases})
         if (of := next(self._declaring(name), None)) is not None:
             reason, cure = _why_not_of(of, name)
             return ToolNotFound(shown, [] if cure else similar, reason, of.reached(cure or _tools_of(of)))
@@ -303,7 +303,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _similar(name: str, known: Iterable[str]) -> list[str]:
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Find similar names."""
     if len(name) > LONGEST_MISTYPED:
         return []

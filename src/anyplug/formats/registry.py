@@ -29,6 +29,7 @@ PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
 load_client = mcp.load_client
 client_pieces = config_file.pieces
 BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
+BUILTIN_READING = builtin.READING  # the names of those that change nothing
 PLAIN: Format = cyclop  # for programs that belong to no plugin: one process, without variables of ours
 
 

@@ -26,22 +26,26 @@ from anyplug.call.job_store import Job, Jobs
 from anyplug.call.recording import Recording
 from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
 from anyplug.call.state import Trail, failed, warned
+from anyplug.catalog import plugin_descriptions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
+from anyplug.formats.shared.contract import AskInstall, AskPeer, Greeting, Inspect, Reload, Surroundings
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
 from anyplug.launch.preparation import Preparation
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
+from anyplug.manage import install_requests
+from anyplug.manage.plugin_sources import Source
 from anyplug.model.errors import (
     BadOutput,
     CallError,
     Cancelled,
     Denied,
+    InstallError,
     InvalidArguments,
     NotApproved,
     PluginNotFound,
@@ -507,7 +511,31 @@ class Host:
                     answer = await self._loading.reload_in_a_call(request.plugin)
                 except PluginNotFound as error:
                     raise InvalidArguments(call.tool.name, [error.message]) from error
+            case Inspect():
+                answer = self._inspected(request.plugin, call)
+            case AskInstall():
+                source = Source(location=request.location, ref=request.ref, subdir=request.subdir)
+                answer = self._asked_to_install(source, call)
         return format.result(call, request, answer, around)
+
+    def _inspected(self, name: str, call: Call) -> tuple[str, dict[str, Any]]:
+        """Return what the caller of a tool may know of all plugins, or of one; raises CallError."""
+        view = self._callers[call.id].view
+        try:
+            return (
+                plugin_descriptions.about(self.snapshot, view, name)
+                if name
+                else plugin_descriptions.listing(self.snapshot, view)
+            )
+        except PluginNotFound as error:
+            raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
+
+    def _asked_to_install(self, source: Source, call: Call) -> list[str]:
+        """Record that an agent wants a plugin, and return what a person types to install it; raises CallError."""
+        try:
+            return install_requests.ask(self._catalog.home, source, self._greeting.cwd or os.getcwd()).words
+        except InstallError as error:
+            raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """Check that no code was added to a plugin's folder while it ran; raises NotApproved.

@@ -205,8 +205,8 @@ class InvalidArguments(CallError):
 
     code = "invalid_arguments"
 
-    def __init__(self, tool: str, violations: list[str]) -> None:
-        super().__init__("; ".join(violations), f"{hints.command('tools', tool)} shows its parameters")
+    def __init__(self, tool: str, violations: list[str], hint: str = "") -> None:
+        super().__init__("; ".join(violations), hint or f"{hints.command('tools', tool)} shows its parameters")
 
 
 class ConfigMissing(CallError):

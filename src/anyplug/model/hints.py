@@ -22,6 +22,7 @@ _PERSONS = re.compile(r"`anyplug |settings\.toml|\bapprove it again\b")
 _AGENTS_OWN = (
     (re.compile(r"`anyplug tools [^`]+` shows its parameters"), "its input schema lists its parameters"),
     (re.compile(r"`anyplug tools` lists all tools"), "list the tools again"),
+    (re.compile(r"`anyplug list` lists all plugins"), "builtin_list_plugins lists all plugins"),
 )
 
 

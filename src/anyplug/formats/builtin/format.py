@@ -1,12 +1,15 @@
 """The host's own tools, `builtin.NAME`: no folder, no process, always approved, and on the same path as all others."""
 
+from typing import Any
+
 from anyplug.formats.shared import defaults
-from anyplug.formats.shared.contract import Folder, Reload, Request, Surroundings
+from anyplug.formats.shared.contract import AskInstall, Folder, Inspect, Reload, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions
+from anyplug.model import hints, permissions
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
+TIMEOUT_S = 60.0  # for any of them
 NAME = "builtin"
 TITLE = "built-in"
 MANIFEST = ""  # no folder contains them
@@ -37,24 +40,60 @@ private_places = defaults.private_places
 prepare = defaults.prepare
 ready = defaults.ready
 
-RELOAD = Tool(
-    name="builtin.reload_plugins",
-    own_name="reload_plugins",
-    plugin=NAME,
-    description=(
-        "Read all plugins again and restart what changed, so that new and edited tools can be used. With a plugin's "
-        "name, restart that plugin even if nothing changed."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {"plugin": {"type": "string", "description": "The name of a plugin to restart."}},
-        "additionalProperties": False,
-    },
-    program="",
-    timeout_s=60.0,
+
+def _tool(name: str, description: str, properties: dict[str, str], required: tuple[str, ...] = ()) -> Tool:
+    """Define a tool whose arguments are all strings."""
+    return Tool(
+        name=f"{TOOL_PREFIX}{name}",
+        own_name=name,
+        plugin=NAME,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": {key: {"type": "string", "description": about} for key, about in properties.items()},
+            **({"required": list(required)} if required else {}),
+            "additionalProperties": False,
+        },
+        program="",
+        timeout_s=TIMEOUT_S,
+    )
+
+
+RELOAD = _tool(
+    "reload_plugins",
+    "Read all plugins again and restart what changed, so that new and edited tools can be used. With a plugin's "
+    "name, restart that plugin even if nothing changed.",
+    {"plugin": "The name of a plugin to restart."},
 )
+LIST = _tool(
+    "list_plugins",
+    "List the user's plugins: what each is for, its tools, and whether it can be used.",
+    {},
+)
+DESCRIBE = _tool(
+    "describe_plugin",
+    "Describe a plugin: its tools and commands, why it cannot be used, and its author's instructions for the user.",
+    {"plugin": "The plugin's name."},
+    ("plugin",),
+)
+INSTALL = _tool(
+    "request_install",
+    "Ask the user to install a plugin. Nothing is fetched or run: the request waits until the user reviews it.",
+    {
+        "source": "The address of a git repository, or a folder.",
+        "ref": "A branch, tag or commit.",
+        "subdir": "The plugin's folder inside the source.",
+    },
+    ("source",),
+)
+READING = frozenset({LIST.name, DESCRIBE.name})  # those that change nothing
 PLUGIN = Plugin(
-    name=NAME, format=NAME, path="", description="The host's own tools.", tier=permissions.tier(()), tools=(RELOAD,)
+    name=NAME,
+    format=NAME,
+    path="",
+    description="The host's own tools.",
+    tier=permissions.tier(()),
+    tools=(RELOAD, LIST, DESCRIBE, INSTALL),
 )
 
 
@@ -67,11 +106,24 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     return {}
 
 
-def request(call: Call, around: Surroundings) -> Reload:
-    """Read all plugins again."""
-    return Reload(call.arguments.get("plugin", ""))
+def request(call: Call, around: Surroundings) -> Request:
+    """Return what the host has to do."""
+    given = call.arguments
+    if call.tool.name in READING:
+        return Inspect(given.get("plugin", ""))
+    if call.tool.name == INSTALL.name:
+        return AskInstall(given["source"], given.get("ref", ""), given.get("subdir", ""))
+    return Reload(given.get("plugin", ""))
 
 
-def result(call: Call, request: Request, answer: str, around: Surroundings) -> Result:
-    """Return the summary of the reload."""
+def result(call: Call, request: Request, answer: Any, around: Surroundings) -> Result:
+    """Return what the host found or did."""
+    match request:
+        case Inspect():
+            text, data = answer
+            return Result(content=(Text(text),), structured=data)
+        case AskInstall():
+            typed = hints.command("install", *answer)
+            said = f"The request waits for the user; nothing was fetched. {hints.FOR_USER}{typed} fetches the plugin, "
+            return Result(content=(Text(f"{said}shows what it asks for, and asks before any of it runs."),))
     return Result(content=(Text(answer),))

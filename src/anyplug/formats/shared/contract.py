@@ -59,8 +59,23 @@ class Reload(msgspec.Struct, frozen=True):
     plugin: str
 
 
-# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text.
-Request = Program | AskPeer | Reload
+class Inspect(msgspec.Struct, frozen=True):
+    """Describe the plugin of that name, or list all plugins."""
+
+    plugin: str = ""
+
+
+class AskInstall(msgspec.Struct, frozen=True):
+    """Ask the person to install a plugin."""
+
+    location: str
+    ref: str
+    subdir: str
+
+
+# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, an
+# inspection a text and data, a request for a plugin the words to type.
+Request = Program | AskPeer | Reload | Inspect | AskInstall
 
 
 class Format(Protocol):

@@ -45,6 +45,7 @@ def list_plugins(session: Session) -> int:
     if session.options.json:
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
+    _say_what_agents_want(session)
     if not entries:
         render.out(f"No plugin is {wanted}." if wanted else "No plugins found.")
         if not session.snapshot.entries:
@@ -64,6 +65,15 @@ def list_plugins(session: Session) -> int:
     render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
     print_problems(entries)
     return 0
+
+
+def _say_what_agents_want(session: Session) -> None:
+    if not os.path.isdir(session.catalog.home.requests):  # otherwise importing the requests takes milliseconds
+        return
+    from anyplug.manage import install_requests  # only needed with requests
+
+    if number := len(install_requests.waiting(session.catalog.home)):
+        session.note(f"agents asked for {render.count(number, 'plugin')}; `anyplug install` lists the requests")
 
 
 def _count_tools(session: Session, entry: Entry) -> str:
