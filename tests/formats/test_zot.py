@@ -80,10 +80,10 @@ async def test_a_name_that_only_zot_can_use_is_another_here_and_the_extension_wo
     [
         ({"name": ...}, "name is required"),
         ({"name": ""}, "name is required"),
-        ({"name": 7}, "name is required"),
+        ({"name": 7}, "'name' must be a string, not a number"),
         ({"exec": ...}, "exec is required"),
         ({"exec": ""}, "exec is required"),
-        ({"exec": ["python3"]}, "exec is required"),
+        ({"exec": ["python3"]}, "'exec' must be a string, not a list"),
         ({"exec": "./run\0"}, "must not contain NUL"),
         ({"args": "--mode daemon"}, "'args' must be a list of strings"),
         ({"args": [1]}, "'args' must be a list of strings"),

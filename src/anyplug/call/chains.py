@@ -16,6 +16,7 @@ import msgspec
 from anyplug.call.state import warned
 from anyplug.formats import registry
 from anyplug.model.errors import AnyplugError, CallError
+from anyplug.model.json_values import kind
 from anyplug.model.types import Failure, Result, Text
 
 MAX_STEPS = 1_000  # more is a program's work, not a list's
@@ -89,7 +90,7 @@ def read_chain(given: Any) -> Chain:
     if listed is _MISSING:
         raise BadChain(['the object has no "steps"'])
     if not isinstance(listed, list | tuple):
-        raise BadChain([f"the steps must be a list, not {_kind(listed)}"])
+        raise BadChain([f"the steps must be a list, not {kind(listed)}"])
     if not listed:
         raise BadChain(["it has no steps"])
     if len(listed) > MAX_STEPS:
@@ -255,15 +256,15 @@ def _step(number: int, item: Any, faults: list[str], unknown: list[str]) -> Step
     if isinstance(item, Step):
         item = {"tool": item.tool, "input": item.input, "outputKey": item.output_key}
     if not isinstance(item, Mapping):
-        faults.append(f"step {number} must be an object, not {_kind(item)}")
+        faults.append(f"step {number} must be an object, not {kind(item)}")
         return Step("")
     tool, given, key = item.get("tool"), item.get("input"), item.get("outputKey")
     if not isinstance(tool, str) or not tool:
         faults.append(f"step {number} has no tool")
     if given is not None and not isinstance(given, Mapping):
-        faults.append(f"the input of step {number} must be an object, not {_kind(given)}")
+        faults.append(f"the input of step {number} must be an object, not {kind(given)}")
     if key is not None and not isinstance(key, str):
-        faults.append(f"the outputKey of step {number} must be a string, not {_kind(key)}")
+        faults.append(f"the outputKey of step {number} must be a string, not {kind(key)}")
     for name in (name for name in item if name not in FIELDS):
         meant = MEANT.get(str(name)) or _near(str(name))
         unknown.append(f"step {number} has an unknown key '{name}'" + (f", did you mean '{meant}'?" if meant else ""))
@@ -297,16 +298,3 @@ def _some(items: Sequence[str]) -> str:
     """Join the first of them."""
     more = [f"and {len(items) - NAMED:,} more"] if len(items) > NAMED else []
     return "; ".join([*(item[:LONGEST_NAME] for item in items[:NAMED]), *more])
-
-
-def _kind(value: Any) -> str:
-    """Name a JSON type."""
-    kinds = {
-        bool: "true or false",
-        str: "a text",
-        int: "a number",
-        float: "a number",
-        dict: "an object",
-        list: "a list",
-    }
-    return "null" if value is None else kinds.get(type(value), type(value).__name__)

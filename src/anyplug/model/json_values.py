@@ -27,6 +27,19 @@ def are_same(one: Any, other: Any) -> bool:
     return one is other or (one == other and _encode_in_order(one) == _encode_in_order(other))
 
 
+def kind(value: Any) -> str:
+    """Name a JSON type."""
+    kinds = {
+        bool: "true or false",
+        str: "a text",
+        int: "a number",
+        float: "a number",
+        dict: "an object",
+        list: "a list",
+    }
+    return "null" if value is None else kinds.get(type(value), type(value).__name__)
+
+
 def _items(value: Any) -> Any:
     if isinstance(value, dict):
         return value.values()

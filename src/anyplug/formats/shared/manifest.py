@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from anyplug.home import digest, untrusted_files
+from anyplug.model import json_values
 from anyplug.model.hints import typed
 from anyplug.model.types import Problem
 from anyplug.runtime.processes.diagnosis import diagnose
@@ -46,6 +47,14 @@ class Report:
     def error(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
         """Report something that keeps the plugin from loading."""
         self.problems.append(Problem(code, message, hint, "error"))
+
+    def needs_text(self, raw: dict[str, Any], field: str, missing: str, cure: str, where: str) -> None:
+        """Report a required text that is `missing`, or a value of another type in its place."""
+        value = raw.get(field)
+        if value is None or isinstance(value, str):
+            self.error(f"{missing} at {where}", cure)
+        else:
+            self.error(f"'{field}' must be a string, not {json_values.kind(value)}, at {where}", "put it into quotes")
 
     def warn(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
         """Report something that does not."""
