@@ -101,6 +101,7 @@ def test_a_hint_is_adapted_to_the_home_the_folders_and_the_reader():
     granted = hints.for_folder("`anyplug grant x env:A`, or `anyplug grant y env:A`", named)
     assert granted == "`anyplug install '/a b/x' --grant network --grant env:A`, or `anyplug grant y env:A`"
     assert hints.for_agents(plain) == f"tell the user: {plain}"
-    assert hints.for_agents("`anyplug tools x.y` shows its parameters") == "its input schema lists its parameters"
+    for typed in ("`anyplug tools x.y`", "`anyplug --plugin '/a b/x' tools x.y`"):
+        assert hints.for_agents(f"{typed} shows its parameters") == "its input schema lists its parameters"
     for said in ("try again", "the user can allow it with `anyplug approve x --always`"):
         assert hints.for_agents(said) == said

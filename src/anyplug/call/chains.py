@@ -99,7 +99,7 @@ def read_chain(given: Any) -> Chain:
     unknown: list[str] = []
     steps = [_step(number, item, faults, unknown) for number, item in enumerate(listed, 1)]
     if faults:
-        raise BadChain(faults)
+        raise BadChain([*faults, *unknown])
     return Chain(tuple(steps), tuple(unknown))
 
 

@@ -233,7 +233,7 @@ def _is_silent(entry: Entry) -> bool:
     is_read = bool(entry.plugin.mentions) and not registry.BY_NAME[entry.format].PEER
     if entry.state == "broken":
         return not is_read  # otherwise its manifest does not have the name
-    return entry.is_down or (entry.plugin.stays_up and entry.state in UNSEEN)
+    return entry.is_down or (entry.plugin.stays_up and entry.state in UNSEEN and not entry.tools)
 
 
 def _is_named(tool: Tool, name: str) -> bool:

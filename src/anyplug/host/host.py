@@ -40,6 +40,7 @@ from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
 from anyplug.manage import install_requests
 from anyplug.manage.plugin_sources import Source
+from anyplug.model import hints
 from anyplug.model.errors import (
     BadOutput,
     CallError,
@@ -54,6 +55,7 @@ from anyplug.model.errors import (
 )
 from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
 from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
+from anyplug.model.untrusted_text import for_models
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
 from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
@@ -69,6 +71,7 @@ if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 FIX_PLUGIN = "fix the plugin"
+MOST_BLAMED = 3  # violations that a hint names
 
 
 class Host:
@@ -481,6 +484,8 @@ class Host:
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
+                if error is result.error and warnings:
+                    error = _blamed_on_arguments(error, call.tool, warnings)
                 result = msgspec.structs.replace(result, error=error)
             result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
@@ -620,3 +625,12 @@ class Host:
         else:
             callers = (*chain, plugin.name)  # by itself, or to decide about the call at the end of the chain
         return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))
+
+
+def _blamed_on_arguments(failure: Failure, tool: Tool, violations: list[str]) -> Failure:
+    """Name the arguments that do not fit as the likely reason, unless the plugin itself told what to do."""
+    if failure.hint and failure.code not in {"crashed", "bad_output"}:
+        return failure
+    wrong = "; ".join(violations[:MOST_BLAMED])
+    hint = f"the arguments do not fit ({wrong}): {hints.command('tools', tool.name)} shows its parameters"
+    return msgspec.structs.replace(failure, hint=for_models(hint))

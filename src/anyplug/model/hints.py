@@ -20,9 +20,10 @@ _COMMAND = re.compile(r"`anyplug ([^`]+)`")
 _PERSONS = re.compile(r"`anyplug |settings\.toml|\bapprove it again\b")
 # What an agent can do itself instead of a command.
 _AGENTS_OWN = (
-    (re.compile(r"`anyplug tools [^`]+` shows its parameters"), "its input schema lists its parameters"),
-    (re.compile(r"`anyplug tools` lists all tools"), "list the tools again"),
-    (re.compile(r"`anyplug list` lists all plugins"), "builtin_list_plugins lists all plugins"),
+    (re.compile(r"`anyplug [^`]*\btools [^`]+` shows its parameters"), "its input schema lists its parameters"),
+    (re.compile(r"`anyplug [^`]*\btools [^`]+` lists its tools"), "builtin_describe_plugin lists its tools"),
+    (re.compile(r"`anyplug [^`]*\btools` lists all tools"), "list the tools again"),
+    (re.compile(r"`anyplug [^`]*\blist` lists all plugins"), "builtin_list_plugins lists all plugins"),
 )
 
 

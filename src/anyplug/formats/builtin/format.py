@@ -124,6 +124,6 @@ def result(call: Call, request: Request, answer: Any, around: Surroundings) -> R
             return Result(content=(Text(text),), structured=data)
         case AskInstall():
             typed = hints.command("install", *answer)
-            said = f"The request waits for the user; nothing was fetched. {hints.FOR_USER}{typed} fetches the plugin, "
+            said = f"The request waits and nothing was fetched; {hints.FOR_USER}{typed} fetches the plugin, "
             return Result(content=(Text(f"{said}shows what it asks for, and asks before any of it runs."),))
     return Result(content=(Text(answer),))

@@ -154,7 +154,9 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
                 f"'{word}' is not of the form KEY=VALUE", f"pass a JSON object with --args: --args '{word}'"
             )
         if not equals or not name:
-            raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that contain spaces")
+            key = next(iter(properties), "") if isinstance(properties, dict) else ""
+            named = f"name the argument: {shlex.quote(f'{key}={word}')}; " if key else ""
+            raise UsageError(f"'{word}' is not of the form KEY=VALUE", f"{named}quote values that contain spaces")
         _refuse_unknown(name, value, input_schema)
         wanted = properties.get(name)
         wanted = wanted if isinstance(wanted, dict) else {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from anyplug.frontends.cli import render, terminal
 from anyplug.home.settings import find_home
 from anyplug.model.errors import CODES, FAILED, AnyplugError, PluginNotFound
-from anyplug.model.hints import command, typed, with_options
+from anyplug.model.hints import LOOKING, command, typed, with_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -126,8 +126,10 @@ class Session:
             return self.snapshot.plugin(name)
         except PluginNotFound as error:
             if os.path.isdir(name):
-                again = command("--plugin", name, self.options.named, *self.options.typed)
-                error.hint = f"it is not in a folder that is searched; {again} uses it for one run"
+                again = f"{command('install', name)} installs it"
+                if self.options.named in LOOKING:
+                    again = f"{command('--plugin', name, self.options.named, *self.options.typed)} uses it for one run"
+                error.hint = f"it is not in a folder that is searched; {again}"
             raise
 
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
