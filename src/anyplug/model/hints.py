@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from anyplug.model.types import Plugin
 
 # Commands that look a plugin or a tool up, and so must know the folders that were named for this run.
-LOOKING = frozenset({"call", "chain", "config", "learn", "list", "logs", "run", "secret", "show", "tools"})
+LOOKING_AT_ALL = frozenset({"call", "chain", "learn", "list", "run", "tools"})
+LOOKING = LOOKING_AT_ALL | {"config", "logs", "secret", "show"}  # the others look at one plugin, by its name
 FOR_USER = "tell the user: "
 
 _COMMAND = re.compile(r"`anyplug ([^`]+)`")
@@ -42,13 +43,15 @@ def review(plugin: str) -> str:
     return f"review it with {command('show', plugin)}, then run {command('approve', plugin)}"
 
 
-def with_options(hint: str, options: Sequence[str], folders: Iterable[str] = ()) -> str:
-    """Add the program's options to each command of a hint, and to those that look plugins up their folders."""
+def with_options(
+    hint: str, options: Sequence[str], folders: Iterable[str] = (), looking: frozenset[str] = LOOKING
+) -> str:
+    """Add the program's options to each command of a hint, and to those that are `looking` the plugins' folders."""
     named = [word for folder in folders for word in ("--plugin", folder)]
 
     def spelled(found: re.Match[str]) -> str:
         words = found[1]
-        is_looking = words.split(maxsplit=1)[0] in LOOKING  # not if it has options already
+        is_looking = words.split(maxsplit=1)[0] in looking  # not if it has options already
         added = [*(options if "--home " not in words else ()), *(named if is_looking else ())]
         return f"`anyplug {shlex.join(added)} {words}`" if added else found[0]
 
@@ -60,20 +63,23 @@ def for_folder(hint: str, plugin: "Plugin") -> str:
 
     There is no approval that could be changed, so what `approve` and `grant` would do, `install` does.
     """
+    folders = (plugin.found_at or plugin.path,)
 
     def installed(found: re.Match[str]) -> str:
         try:
             verb, name, *rest = shlex.split(found[1])
         except ValueError:
             return found[0]
-        if name != plugin.name or verb not in {"approve", "grant"}:
+        if name != plugin.name:
             return found[0]
+        if verb not in {"approve", "grant"}:
+            return with_options(found[0], (), folders)
         if verb == "grant":
             granted = dict.fromkeys((*plugin.permissions, *rest))
             rest = [word for permission in granted for word in ("--grant", permission)]
         return command("install", plugin.path, *rest)
 
-    return with_options(_COMMAND.sub(installed, hint), (), (plugin.found_at or plugin.path,))
+    return with_options(_COMMAND.sub(installed, hint), (), folders, LOOKING_AT_ALL)
 
 
 def for_agents(hint: str) -> str:

@@ -15,7 +15,7 @@ from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import warnings_of
 from anyplug.model import schema
 from anyplug.model.errors import CODES, ToolNotFound, UsageError
-from anyplug.model.hints import command
+from anyplug.model.hints import LOOKING_AT_ALL, command
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Block, File, Result, Text
 from anyplug.peers.notices import note_teller
@@ -187,7 +187,8 @@ def report(session: Session, result: Result) -> int:
     """Print a result: data to stdout, the rest to stderr; return the exit code."""
     code = CODES[result.error.code].exit if result.error else 0
     if result.error is not None:
-        error = msgspec.structs.replace(result.error, hint=session.reached(result.error.hint))
+        # The host has named the folder of the tool's own plugin.
+        error = msgspec.structs.replace(result.error, hint=session.reached(result.error.hint, LOOKING_AT_ALL))
         result = msgspec.structs.replace(result, error=error)
     if session.options.json:
         session.print_json(result_shape(result))

@@ -239,14 +239,17 @@ class Session:
         if not self.options.quiet:
             terminal.say(*map(self.reached, lines))
 
-    def reached(self, hint: str) -> str:
-        """Return a hint whose commands see what this one saw: the same home, and the folders that it named."""
+    def reached(self, hint: str, looking: frozenset[str] = LOOKING) -> str:
+        """Return a hint whose commands see what this one saw: the same home, and the folders that it named.
+
+        Those are for commands that are `looking`.
+        """
         home = ["--home", self.options.home] if self.options.home else []
         alone = ["--no-discover"] if self.options.no_discover else []
         for folder in self.options.plugin:  # shorter than its whole path
             whole = os.path.abspath(os.path.expanduser(folder))
             hint = hint.replace(f"--plugin {shlex.quote(whole)} ", f"--plugin {shlex.quote(folder)} ")
-        return with_options(hint, [*home, *alone], self.options.plugin)
+        return with_options(hint, [*home, *alone], self.options.plugin, looking)
 
     def warn(self, text: str) -> None:
         """Warn the person."""

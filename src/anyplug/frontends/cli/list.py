@@ -147,7 +147,7 @@ def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, 
         for problem in entry.problems if name in {"", entry.name} else ():
             said = f"{entry.name}: {problem.message}"
             if entry.plugin.explicit and (problem.level == "error" or problem.code == NOT_RUNNING):
-                render.error(said, problem.hint)
+                render.error(session.reached(said), session.reached(problem.hint))
                 code = FAILED
             elif entry.plugin.explicit or problem.code == NOT_RUNNING:
                 session.warn(said)
