@@ -39,14 +39,18 @@ def add_call(parser: Parser) -> None:
         nargs="*",
         default=[],  # otherwise argparse lists it among the required arguments
         metavar="KEY=VALUE",
-        help="an argument, typed by the tool's schema; for a file, its path; for a list, repeat it",
+        help="an argument that the tool's schema names, typed by it; for a file, its path; for a list, repeat it",
     )
     add_json_arguments(parser)
 
 
 def add_json_arguments(options: "ArgumentGroup") -> None:
     """Add the option that takes a tool's arguments as JSON."""
-    options.add_argument("--args", metavar="JSON", help="all arguments as a JSON object, or - to read it from stdin")
+    options.add_argument(
+        "--args",
+        metavar="JSON",
+        help="all arguments as a JSON object, also ones that the tool does not name; - reads stdin",
+    )
 
 
 def add_yes(parser: Parser) -> None:
