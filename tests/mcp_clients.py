@@ -18,12 +18,16 @@ from mcp.shared.message import SessionMessage
 
 import plugin_folders
 from anyplug.catalog.profiles import View
+from anyplug.formats import registry
 from anyplug.frontends.mcp.mcp_server import serve_stream
 from anyplug.home.settings import find_home
 from anyplug.host.host import Host
+from anyplug.model import tool_names
 from conftest import HABITS
 
 PATIENCE_S = 20.0
+# The host's own tools, as agents see them that have no asynchronous ones.
+OURS = [tool_names.model_name(tool.name) for tool in registry.BUILTIN.tools if tool.name != registry.JOB]
 ERAS = {"older": "legacy", "newer": "auto"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 ENVELOPE = {

@@ -53,7 +53,7 @@ ITEM = re.compile(
 )
 QUESTION = re.compile(r"^.*(?:\[y/N\]|\[N\]o:|\(not shown\):)(?: (\S*))?$", re.MULTILINE)
 VARYING = (
-    (re.compile(r"^.* is still starting; `anyplug logs .*\n?", re.MULTILINE), ""),  # where a machine is slow
+    (re.compile(r"^.* is still starting; `anyplug .*logs .*\n?", re.MULTILINE), ""),  # where a machine is slow
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "DATE"),
     (re.compile(r"\b\d{10}\.\d+"), "MOMENT"),
     (re.compile(r'"duration_ms": [\d.]+'), '"duration_ms": 1'),

@@ -211,12 +211,15 @@ def test_a_chain_is_a_list_or_an_object_that_has_one():
     expected = (Step("a", {"x": 1}, "k"), Step("b"), Step("c"))
     assert read_chain(steps).steps == read_chain({"name": "mine", "steps": steps}).steps == expected
     assert read_chain(expected).steps == expected
-    assert read_chain(steps).warnings == ()
+    assert read_chain(steps).unknown == ()
 
 
-def test_what_a_step_does_not_have_is_ignored_with_a_warning():
+def test_what_a_step_does_not_have_is_ignored_and_named():
     read = read_chain([{"tool": "a"}, {"tool": "b", "output_key": "k", "args": {}}])
-    assert read.warnings == ("step 2: unknown keys are ignored: output_key; args",)
+    assert list(read.unknown) == [
+        "step 2 has an unknown key 'output_key', did you mean 'outputKey'?",
+        "step 2 has an unknown key 'args', did you mean 'input'?",
+    ]
     assert read.steps[1] == Step("b")
 
 

@@ -9,9 +9,11 @@ import pytest
 import plugin_folders
 from anyplug.catalog import discovery
 from anyplug.catalog.catalog import Catalog
+from anyplug.catalog.snapshot import OURS
 from anyplug.formats.registry import standard_roots
 from anyplug.home.settings import find_home
 from anyplug.model import tool_names
+from anyplug.model.errors import ToolNotFound
 
 
 @pytest.fixture
@@ -252,7 +254,7 @@ def test_model_names_fit_every_client_and_stay_the_same(load, root):
     plugin_folders.stavrobot(root, "my-bundle")
     first, second = load(), load()
     assert first.model_names == second.model_names
-    assert len(set(first.model_names.values())) == len(first.owners) + 2 == 10  # with the host's own
+    assert len(set(first.model_names.values())) == len(first.owners) + len(OURS) == 8 + len(OURS)  # with the host's own
     for full, model_name in first.model_names.items():
         assert len(model_name) <= 48
         assert model_name.isascii()
@@ -295,6 +297,44 @@ def test_no_plugin_has_the_name_by_which_agents_know_a_tool_of_ours(load, root):
     snapshot = load()
     assert snapshot.tool("builtin_reload_plugins")[0].name == "builtin.reload_plugins"
     assert "the name belongs to a tool of anyplug" in the_problem(snapshot, "hello")
+
+
+def test_an_unknown_tool_is_answered_for_by_the_plugin_that_declares_it(load, root):
+    plugin_folders.cyclop(root, "a-broken", entrypoint=...)
+    plugin_folders.write(f"{root}/b-broken/plugin.json", '{"name": "b-broken", "tools": [{"name": "tide", }]}')
+    plugin_folders.stavrobot(root, "c-broken")
+    plugin_folders.write(f"{root}/c-broken/manifest.json", '{"name": "c-broken"}')
+    plugin_folders.write(f"{root}/d-server/mcp.json", '{"mcpServers": {"sky": {"command": "true"}}}')
+    plugin_folders.write(f"{root}/e-broken/mcp.json", '{"mcpServers": {"sea": {"command": "true"}')
+    plugin_folders.stavrobot(root, "f-partly", tools={"good": plugin_folders.ANSWER, "bad": plugin_folders.ANSWER})
+    plugin_folders.write(f"{root}/f-partly/bad/manifest.json", '{"name": "bad"}')
+    tool = {"name": "mcp.mine", "description": "d", "input_schema": plugin_folders.NO_PARAMETERS}
+    other = plugin_folders.cyclop(os.path.join(root, "elsewhere"), "g-named", tools=[tool, {**tool, "name": "mine"}])
+    snapshot = load(other)
+    for name, reason, hint in (
+        ("a_broken", "plugin 'a-broken' is broken: ", 'add "entrypoint"'),
+        ("tide", "plugin 'b-broken' is broken: plugin.json is not valid JSON", "`python3 -m json.tool "),
+        ("c-broken.act", "plugin 'c-broken' is broken: ", 'add "description"'),
+        ("act", "plugin 'c-broken' is broken: ", 'add "description"'),
+        ("mcp.sky.look", "plugin 'd-server' is not approved yet", "then run `anyplug approve d-server`"),
+        ("mcp.sea.look", "plugin 'e-broken' is broken: ", "`python3 -m json.tool "),
+        ("f-partly.bad", "plugin 'f-partly': Skipping tool \"bad\"", ""),
+        ("f-partly/bad", "plugin 'f-partly': Skipping tool \"bad\"", ""),
+        ("mcp.mine", "plugin 'g-named': the tool 'mcp.mine' is left out", "rename the tool"),
+        ("g-named", "that is a plugin", "did you mean mine?"),
+        ("nobody's", "these plugins could not be loaded: e-broken; these plugins are not", "`anyplug list`"),
+    ):
+        with pytest.raises(ToolNotFound) as unknown:
+            snapshot.tool(name)
+        assert unknown.value.message.startswith(f"no tool is named '{name}': {reason}"), name
+        assert hint in unknown.value.hint, name
+
+
+def test_what_a_hint_tells_to_type_runs_nothing_of_a_folders_name(load, root):
+    plugin_folders.write(f"{root}/x; touch pwned/extension.json", "{}")
+    with pytest.raises(ToolNotFound) as unknown:
+        load().tool("x; touch pwned/tool")
+    assert "anyplug" not in unknown.value.hint or "'x; touch pwned'" in unknown.value.hint
 
 
 @pytest.mark.parametrize("other", ["a-thief", "z-thief"])

@@ -50,9 +50,9 @@ def text(result):
 @each_row(
     ("profile", "tools", "prompts"),
     [
-        ("", ["alpha", "beta", "builtin_reload_plugins"], ["alpha-go", "beta-go"]),
+        ("", ["alpha", "beta", *mcp_clients.OURS], ["alpha-go", "beta-go"]),
         ('plugins = ["beta"]', ["beta"], ["beta-go"]),
-        ('plugins = ["beta", "builtin"]', ["beta", "builtin_reload_plugins"], ["beta-go"]),
+        ('plugins = ["beta", "builtin"]', ["beta", *mcp_clients.OURS], ["beta-go"]),
         ('tools = ["al*"]', ["alpha"], []),
         ("plugins = []", [], []),
         ("tools = []", [], []),

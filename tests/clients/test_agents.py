@@ -22,6 +22,7 @@ import plugin_folders
 import zot_folders
 from command_line import last_record, ok
 from daemons import resident
+from mcp_clients import OURS
 
 CLIENTS = os.environ.get("ANYPLUG_CLIENTS", "")
 PATIENCE_S = 120.0
@@ -92,7 +93,7 @@ def test_the_typescript_sdk_lists_calls_asks_and_runs_commands(
         calls = [["hello", {"name": "Ada"}], ["asks", {}], ["nothing", {}]]
         said = json.dumps({"sdk": sdk, "mode": mode, "calls": calls, **where})
         seen = json.loads(run("node", str(tmp_path / "agent" / "agent.mjs"), said))
-    assert set(seen["tools"]) == {"hello", "asks", "builtin_reload_plugins"}
+    assert set(seen["tools"]) == {"hello", "asks", *OURS}
     assert seen["prompts"] == ["greet"]
     greeted, asked, missing = seen["calls"]
     assert greeted["content"] == [{"type": "text", "text": "Hello, Ada"}]
@@ -113,7 +114,7 @@ def test_the_inspector_lists_and_calls(plugins: str, transport: str) -> None:
             target = [f"{daemons.status()['url']}/mcp", "--header", f"Authorization: Bearer {token()}"]
         inspect = ("mcp-inspector", "--cli", *target)
         listed = json.loads(run(*inspect, "--method", "tools/list"))
-        assert {tool["name"] for tool in listed["tools"]} == {"hello", "asks", "builtin_reload_plugins"}
+        assert {tool["name"] for tool in listed["tools"]} == {"hello", "asks", *OURS}
         words = ("--method", "tools/call", "--tool-name", "hello", "--tool-arg", "name=Ada")
         called = json.loads(run(*inspect, *words))
         assert called["content"] == [{"type": "text", "text": "Hello, Ada"}]

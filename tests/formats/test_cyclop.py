@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -57,7 +58,9 @@ def test_each_required_field_must_be_a_string_that_is_not_empty(field, value, ro
     folder = plugin_folders.cyclop(root)
     plugin_folders.write(f"{folder}/plugin.json", json.dumps(plugin_folders.cyclop_manifest("hello", **{field: value})))
     plugin = load(folder)
-    assert errors(plugin) == [f"plugin.json missing required field '{field}' at {folder}/plugin.json"]
+    wrong = {"1.0": "a number", "['x']": "a list"}.get(str(value))
+    what = f"'{field}' must be a string, not {wrong}," if wrong else f"plugin.json missing required field '{field}'"
+    assert errors(plugin) == [f"{what} at {folder}/plugin.json"]
     assert plugin.tools == ()
     assert plugin.name == "hello"
 
@@ -155,7 +158,9 @@ def test_an_entrypoint_that_cannot_run_is_a_warning_that_says_why(spoil, reason,
 @pytest.mark.requirement("CYC-12")
 @pytest.mark.parametrize("tools", [..., [], {}, None, "hello"])
 def test_at_least_one_tool_is_needed(tools, root):
-    assert errors(load(plugin_folders.cyclop(root, tools=tools))) == ["plugin.json declares no tools"]
+    (error,) = errors(load(plugin_folders.cyclop(root, tools=tools)))
+    kind = {"{}": "an object", "hello": "a text"}.get(str(tools))
+    assert error == (f"plugin.json: 'tools' must be a list, not {kind}" if kind else "plugin.json declares no tools")
 
 
 @pytest.mark.requirement("CYC-13")
@@ -164,7 +169,13 @@ def test_at_least_one_tool_is_needed(tools, root):
 )
 def test_a_tool_needs_a_name_and_a_description(tool, root):
     plugin = load(plugin_folders.cyclop(root, tools=[TOOL, tool]))
-    assert errors(plugin) == ["Tool at index 1 missing name or description"]
+    (error,) = errors(plugin)
+    if isinstance(tool, dict) and tool.get("name") != 1:
+        assert error == "Tool at index 1 missing name or description"
+    else:
+        assert re.fullmatch(
+            "Tool at index 1(: 'name' must be a string| must be an object), not (a number|a text|null)", error
+        )
     assert plugin.tools == ()
 
 
@@ -226,7 +237,10 @@ def test_a_semantic_version_is_fine(version, root):
 @pytest.mark.parametrize("permissions", [..., "network", {"network": True}, ["network", 1], None])
 def test_permissions_must_be_a_list_of_strings(permissions, root):
     plugin = load(plugin_folders.cyclop(root, permissions=permissions))
-    assert errors(plugin) == ["plugin.json missing required field 'permissions'"]
+    what = "plugin.json: 'permissions' must be a list of strings"
+    if permissions in (..., None):
+        what = "plugin.json missing required field 'permissions'"
+    assert errors(plugin) == [what]
 
 
 @pytest.mark.requirement("CYC-35", "CYC-36")

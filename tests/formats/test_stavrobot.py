@@ -68,7 +68,8 @@ def test_a_manifest_with_an_entrypoint_is_somebody_elses(root):
 def test_a_bundle_needs_a_name(value, root):
     folder = plugin_folders.stavrobot(root)
     manifest(folder, name=value)
-    assert errors(load(folder)) == [f"manifest.json missing required field 'name' at {folder}/manifest.json"]
+    what = "'name' must be a string, not a number," if value == 1 else "manifest.json missing required field 'name'"
+    assert errors(load(folder)) == [f"{what} at {folder}/manifest.json"]
 
 
 @pytest.mark.requirement("STV-06")
@@ -76,7 +77,9 @@ def test_a_bundle_needs_a_name(value, root):
 def test_a_bundle_needs_a_description_which_may_be_empty(value, root):
     folder = plugin_folders.stavrobot(root)
     manifest(folder, description=value)
-    assert errors(load(folder)) == [f"manifest.json missing required field 'description' at {folder}/manifest.json"]
+    missing = "manifest.json missing required field 'description'"
+    what = "'description' must be a string, not a number," if value == 1 else missing
+    assert errors(load(folder)) == [f"{what} at {folder}/manifest.json"]
     manifest(folder, description="")
     assert load(folder).problems == ()
 
@@ -146,7 +149,10 @@ def test_one_bad_tool_is_left_out_with_its_reason_and_the_others_load(field, val
     plugin_folders.write(f"{folder}/bad/manifest.json", json.dumps(about))
     plugin = load(folder)
     assert [tool.own_name for tool in plugin.tools] == ["good"]
-    assert warnings(plugin) == [f'Skipping tool "bad": missing or invalid {field} in {folder}/bad/manifest.json']
+    kind = {"1": "a number", "['x']": "a list"}.get(str(value))
+    what = f"{field} must be a string, not {kind}" if kind else f"missing {field}"
+    what = "parameters must be an object of objects" if kind and field == "parameters" else what
+    assert warnings(plugin) == [f'Skipping tool "bad": {what} in {folder}/bad/manifest.json']
 
 
 def test_a_tools_manifest_that_cannot_be_read_leaves_only_that_tool_out(root):

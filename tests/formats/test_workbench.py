@@ -225,7 +225,7 @@ async def test_tools_that_come_and_a_register_that_ends_after_its_time_are_notic
 async def test_the_file_that_is_to_be_mended_is_named(text, workbench, host, node):
     index = "const it = require('./lib/it'); exports.register = () => {};"
     async with host(workbench("helped", index=index, files={"lib/it.js": text})) as h:
-        assert problems(h)[0].endswith("(mend lib/it.js)")
+        assert problems(h)[0].endswith("(fix lib/it.js)")
 
 
 async def test_without_node_a_plugin_says_what_to_install(workbench, host, monkeypatch):

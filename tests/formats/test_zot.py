@@ -80,10 +80,10 @@ async def test_a_name_that_only_zot_can_use_is_another_here_and_the_extension_wo
     [
         ({"name": ...}, "name is required"),
         ({"name": ""}, "name is required"),
-        ({"name": 7}, "name is required"),
+        ({"name": 7}, "'name' must be a string, not a number"),
         ({"exec": ...}, "exec is required"),
         ({"exec": ""}, "exec is required"),
-        ({"exec": ["python3"]}, "exec is required"),
+        ({"exec": ["python3"]}, "'exec' must be a string, not a list"),
         ({"exec": "./run\0"}, "must not contain NUL"),
         ({"args": "--mode daemon"}, "'args' must be a list of strings"),
         ({"args": [1]}, "'args' must be a list of strings"),
@@ -786,17 +786,21 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("first/nothing", "plugin 'first' has no such tool", "`anyplug tools first` lists its tools"),
+        (
+            "first/nothing",
+            "plugin 'first' has no such tool",
+            "`anyplug --plugin {root}/first tools first` lists its tools",
+        ),
         (
             "first/mcp.one",
-            "the tool 'mcp.one' is left out: the name belongs to a reserved prefix, 'mcp.'",
+            "plugin 'first': the tool 'mcp.one' is left out: the name belongs to a reserved prefix, 'mcp.'",
             "rename the tool; the plugin's other tools work",
         ),
         ("off/nothing", "plugin 'off' is disabled", 'set "enabled" to true in {root}/off/extension.json'),
         (
             "other/nothing",
-            "plugin 'other': it is not approved (`anyplug approve other`)",
-            "`anyplug tools` lists all tools",
+            "plugin 'other' is not approved yet",
+            "review it with `anyplug show other`, then run `anyplug approve other`",
         ),
     ],
 )

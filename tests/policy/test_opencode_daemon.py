@@ -78,8 +78,8 @@ def test_answers_find_their_calls_in_any_order(project: Project, home: Path) -> 
     ("answer", "message"),
     [
         (
-            {"error": {"code": "bad_config", "message": "safety.rego:3: no", "hint": "mend it"}},
-            "safety.rego:3: no\nhint: mend it",
+            {"error": {"code": "bad_config", "message": "safety.rego:3: no", "hint": "fix it"}},
+            "safety.rego:3: no\nhint: fix it",
         ),
         ({"result": {"exit": 1, "said": ["error: no policies"]}}, "Cupcake exited with code 1\n\nerror: no policies"),
         ({"result": {"exit": 0, "decision": "allow"}}, "Policy evaluation gave no valid JSON: it is no JSON object"),

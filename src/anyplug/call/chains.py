@@ -16,6 +16,7 @@ import msgspec
 from anyplug.call.state import warned
 from anyplug.formats import registry
 from anyplug.model.errors import AnyplugError, CallError
+from anyplug.model.json_values import kind
 from anyplug.model.types import Failure, Result, Text
 
 MAX_STEPS = 1_000  # more is a program's work, not a list's
@@ -26,6 +27,7 @@ LONGEST_NAME = 100  # characters of each of these
 OPEN, CLOSE = "{{", "}}"
 PART = "use only a part of an earlier result, such as {{step0.content}}"
 FIELDS = ("tool", "input", "outputKey")
+MEANT = {"name": "tool", "args": "input", "arguments": "input", "params": "input", "parameters": "input"}
 VIEW = ("content", "metadata", "error")  # keys that a tool's own never hide
 IN_A_LIST = ["content", "0", "text"]  # where the text is if content is a list of blocks
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-6, 1e21  # numbers that JavaScript writes without an exponent
@@ -44,10 +46,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """Steps, and warnings about them."""
+    """Steps, and what is wrong with keys in them that are not ours; Workbench ignores those."""
 
     steps: tuple[Step, ...]
-    warnings: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class ChainOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,17 +90,17 @@ def read_chain(given: Any) -> Chain:
     if listed is _MISSING:
         raise BadChain(['the object has no "steps"'])
     if not isinstance(listed, list | tuple):
-        raise BadChain([f"the steps must be a list, not {_kind(listed)}"])
+        raise BadChain([f"the steps must be a list, not {kind(listed)}"])
     if not listed:
         raise BadChain(["it has no steps"])
     if len(listed) > MAX_STEPS:
         raise BadChain([f"there are {len(listed):,} steps, but at most {MAX_STEPS:,} can run"])
     faults: list[str] = []
-    warnings: list[str] = []
-    steps = [_step(number, item, faults, warnings) for number, item in enumerate(listed, 1)]
+    unknown: list[str] = []
+    steps = [_step(number, item, faults, unknown) for number, item in enumerate(listed, 1)]
     if faults:
-        raise BadChain(faults)
-    return Chain(tuple(steps), tuple(warnings))
+        raise BadChain([*faults, *unknown])
+    return Chain(tuple(steps), tuple(unknown))
 
 
 async def run_chain(
@@ -249,23 +251,30 @@ def _number(value: float) -> str:
     return _EXPONENT_ZEROS.sub("", repr(value))
 
 
-def _step(number: int, item: Any, faults: list[str], warnings: list[str]) -> Step:
-    """Parse one step; its faults are added to `faults`."""
+def _step(number: int, item: Any, faults: list[str], unknown: list[str]) -> Step:
+    """Parse one step; its faults are added to `faults`, and its keys that are not ours to `unknown`."""
     if isinstance(item, Step):
         item = {"tool": item.tool, "input": item.input, "outputKey": item.output_key}
     if not isinstance(item, Mapping):
-        faults.append(f"step {number} must be an object, not {_kind(item)}")
+        faults.append(f"step {number} must be an object, not {kind(item)}")
         return Step("")
     tool, given, key = item.get("tool"), item.get("input"), item.get("outputKey")
     if not isinstance(tool, str) or not tool:
         faults.append(f"step {number} has no tool")
     if given is not None and not isinstance(given, Mapping):
-        faults.append(f"the input of step {number} must be an object, not {_kind(given)}")
+        faults.append(f"the input of step {number} must be an object, not {kind(given)}")
     if key is not None and not isinstance(key, str):
-        faults.append(f"the outputKey of step {number} must be a string, not {_kind(key)}")
-    if unknown := [str(name) for name in item if name not in FIELDS]:
-        warnings.append(f"step {number}: unknown keys are ignored: {_some(unknown)}")
+        faults.append(f"the outputKey of step {number} must be a string, not {kind(key)}")
+    for name in (name for name in item if name not in FIELDS):
+        meant = MEANT.get(str(name)) or _near(str(name))
+        unknown.append(f"step {number} has an unknown key '{name}'" + (f", did you mean '{meant}'?" if meant else ""))
     return Step(str(tool), dict(given) if isinstance(given, Mapping) else {}, key or "")
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # only needed after a typo
+
+    return next(iter(get_close_matches(name[:LONGEST_NAME], FIELDS, n=1)), "")
 
 
 def _refused(step: Step, error: CallError) -> Result:
@@ -289,16 +298,3 @@ def _some(items: Sequence[str]) -> str:
     """Join the first of them."""
     more = [f"and {len(items) - NAMED:,} more"] if len(items) > NAMED else []
     return "; ".join([*(item[:LONGEST_NAME] for item in items[:NAMED]), *more])
-
-
-def _kind(value: Any) -> str:
-    """Name a JSON type."""
-    kinds = {
-        bool: "true or false",
-        str: "a text",
-        int: "a number",
-        float: "a number",
-        dict: "an object",
-        list: "a list",
-    }
-    return "null" if value is None else kinds.get(type(value), type(value).__name__)

@@ -10,6 +10,7 @@ import msgspec
 from anyplug.audit import audit_log
 from anyplug.audit.audit_log import Record
 from anyplug.call.consent import Attachment
+from anyplug.model import hints
 from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.json_values import TOO_DEEP
 from anyplug.model.types import Failure, Plugin, Result, Text
@@ -26,7 +27,18 @@ LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
 class Trail:
     """One call, from its start on."""
 
-    __slots__ = ("_masked", "_started", "attachment", "context", "given", "record", "secrecy", "unusable", "warnings")
+    __slots__ = (
+        "_masked",
+        "_named",
+        "_started",
+        "attachment",
+        "context",
+        "given",
+        "record",
+        "secrecy",
+        "unusable",
+        "warnings",
+    )
 
     def __init__(self, name: str, attachment: Attachment, arguments: Any = None, project: str = "") -> None:
         at = time.time_ns() // 1000  # in whole microseconds
@@ -55,6 +67,7 @@ class Trail:
             self.unusable = self.unusable or f"arguments must be JSON: {error}"
         self.warnings: tuple[str, ...] = ()  # for the person
         self.context: tuple[str, ...] = ()  # from policies, for the model
+        self._named: Plugin | None = None  # the plugin, if it was named for this run
         self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
         self._masked: Result | None = None  # a result that was masked ahead
         self._started = time.perf_counter()
@@ -63,6 +76,13 @@ class Trail:
         """Record which tool or command it is."""
         record = self.record
         record.tool, record.plugin, record.format = name, plugin.name, plugin.format
+        self._named = plugin if plugin.explicit else None
+
+    def reached(self, error: Failure | None) -> Failure | None:
+        """Return an error whose hint finds the plugin, also if it was named for this run."""
+        if error is None or self._named is None or not error.hint:
+            return error
+        return msgspec.structs.replace(error, hint=hints.for_folder(error.hint, self._named))
 
     def note(self, by: str, *texts: str) -> None:
         """Add notes of one guard or policy to the record."""
@@ -89,7 +109,7 @@ class Trail:
             structured=result.structured,
             metadata=result.metadata,
             is_error=result.is_error,
-            error=result.error,
+            error=self.reached(result.error),
             duration_ms=round((time.perf_counter() - self._started) * 1000, 3),
             tool=record.tool,
             plugin=record.plugin,

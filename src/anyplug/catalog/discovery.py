@@ -1,17 +1,23 @@
 """Find plugins: read the folders in each root, in order. Knows nothing about trust."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from anyplug.formats import registry
+from anyplug.formats.shared import manifest
 from anyplug.formats.shared.contract import Folder
 from anyplug.model import tool_names
 from anyplug.model.errors import LookFailed, is_shortage
+from anyplug.model.hints import typed
 from anyplug.model.types import Plugin, Problem
 from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is_clean
+
+LARGEST_SEARCHED = 256 << 10  # bytes of a broken manifest in which names are looked for
+_QUOTED = re.compile(r"""["']([\w./-]{1,100})["']""")  # may be the name of a tool
 
 
 def discover(
@@ -52,7 +58,24 @@ def discover(
 def read(folder: Folder, formats: Sequence[str] = ()) -> Plugin | None:
     """Read one folder and clean its text; any fault is a problem of that plugin only."""
     plugin = _read(folder, formats)
-    return clean_plugin(_not_ours(plugin)) if plugin is not None else None
+    if plugin is None:
+        return None
+    plugin = clean_plugin(_not_ours(plugin))
+    return msgspec.structs.replace(plugin, mentions=_mentions(plugin)) if plugin.is_broken else plugin
+
+
+def _mentions(plugin: Plugin) -> frozenset[str]:
+    """Return the names in a broken plugin's manifest and of its folders: a caller may ask for a tool among them."""
+    format = registry.BY_NAME.get(plugin.format)
+    if format is None or plugin.is_file:
+        return frozenset()
+    try:
+        text = manifest.read_file(os.path.join(plugin.path, format.MANIFEST), LARGEST_SEARCHED).decode(errors="replace")
+        folders = {name for name in os.listdir(plugin.path) if os.path.isdir(os.path.join(plugin.path, name))}
+    except OSError:
+        return frozenset()
+    names = {*_QUOTED.findall(text), *folders}
+    return frozenset({*names, *(f"{format.TOOL_PREFIX}{plugin.name}.{name}" for name in names)})
 
 
 def _not_ours(plugin: Plugin) -> Plugin:
@@ -87,7 +110,7 @@ def _why_none(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     if not is_folder:
         return registry.broken(folder, f"{folder.found_at} is not a folder", "pass the plugin's folder")
     if not os.access(folder.path, os.R_OK | os.X_OK):
-        return registry.broken(folder, f"the folder {folder.path} is not readable", f"chmod u+rx {folder.path}")
+        return registry.broken(folder, f"the folder {folder.path} is not readable", typed("chmod", "u+rx", folder.path))
     if folder.explicit:
         manifests = " or ".join(format.MANIFEST for format in (*registry.FORMATS, *registry.others(formats)))
         return registry.broken(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from anyplug.home.database import Store
+from anyplug.model import hints
 from anyplug.model.errors import StoreError
 from anyplug.model.types import Offer, Plugin, Problem
 from anyplug.model.untrusted_text import clean_offer
@@ -59,7 +60,8 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
             if plugin.explicit
             else (f"see the error and fix the plugin, or run `anyplug disable {plugin.name}`")
         )
-        warnings += (Problem(NOT_RUNNING, f"it is not running: {offer.fault}", cure, "warning"),)
+        fault = hints.for_folder(offer.fault, plugin) if plugin.explicit else offer.fault
+        warnings += (Problem(NOT_RUNNING, f"it is not running: {fault}", cure, "warning"),)
     return msgspec.structs.replace(
         plugin,
         tools=offer.tools,

@@ -7,7 +7,7 @@ Changing a view starts and ends no process.
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from anyplug.catalog.snapshot import OURS, Entry, Snapshot
+from anyplug.catalog.snapshot import OURS, Entry, Snapshot, similar_names
 from anyplug.formats import registry
 from anyplug.home.settings import Home, Profile, Surface
 from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
@@ -75,6 +75,12 @@ class View:
         """Return whether anything of a plugin may be visible."""
         return self._profile.plugins is None or name in self._profile.plugins
 
+    def knows(self, entry: Entry, snapshot: Snapshot) -> bool:
+        """Return whether a plugin is visible: if the profile selects tools, only with one of its own."""
+        if self._profile.tools is None:
+            return self.has_plugin(entry.name)
+        return any(self.has_tool(tool, snapshot) for tool in entry.tools) or any(map(self.has_command, entry.commands))
+
     def tools(self, snapshot: Snapshot) -> list[tuple[Tool, Entry]]:
         """List the visible callable tools; the host's own tools come last."""
         offered = [
@@ -102,7 +108,7 @@ class View:
             tool = None
         if tool is None or not self.has_tool(tool, snapshot) or entry.standing.hides(tool):
             # The snapshot's own message would name tools that this caller does not see.
-            raise ToolNotFound(for_people(name), _similar(name, (seen.name for seen, _ in self.tools(snapshot))))
+            raise ToolNotFound(for_people(name), similar_names(name, (seen.name for seen, _ in self.tools(snapshot))))
         return tool, entry
 
     def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
@@ -110,7 +116,7 @@ class View:
         found = snapshot.commands.get(name.removeprefix("/").lower())
         if found is None or not self.has_command(found[0]):
             seen = [command.name for command, _ in self.commands(snapshot)]
-            raise CommandNotFound(for_people(name), _similar(name, seen))
+            raise CommandNotFound(for_people(name), similar_names(name, seen))
         return found
 
     @property
@@ -140,9 +146,3 @@ class ProfileNotFound(ConfigError):
         super().__init__(
             f"no profile is named '{name}'", (f"{there}; define profiles in settings.toml under [profiles.NAME]")
         )
-
-
-def _similar(name: str, known: Iterable[str]) -> list[str]:
-    from difflib import get_close_matches  # only needed after a typo
-
-    return get_close_matches(name, list(known), n=3)

@@ -9,11 +9,13 @@ import msgspec
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.formats import registry
-from anyplug.model import permissions, tool_names
+from anyplug.model import hints, permissions, tool_names
 from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.model.types import Command, Plugin, Problem, State, Tool
 from anyplug.model.untrusted_text import for_people
 
+MOST_SIMILAR = 3  # names that a message suggests
+UNSEEN = frozenset({"new", "changed", "denied"})  # states in which nobody has let a plugin start
 LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and it is not a typo
 
 
@@ -60,6 +62,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         """The plugin's state."""
         return self.standing.state
 
+    def reached(self, hint: str) -> str:
+        """Return a hint about the plugin whose commands find it, also if it was named for this run."""
+        return hints.for_folder(hint, self.plugin) if self.plugin.explicit else hint
+
 
 # The host's own tools, which belong to no plugin.
 OURS = {
@@ -102,11 +108,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         full = self.full_name(name)
         found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
         if found is None:
-            if name.removeprefix("/").lower() in self.commands:
-                command = f"`anyplug run /{name.removeprefix('/').lower()}`"
-                raise ToolNotFound(for_people(name), [], "that is a command", f"{command} runs it")
-            known = {**self.owners, **self.aliases}
-            raise ToolNotFound(for_people(name), _similar(name, known), *self._why_not(name))
+            raise self._not_found(name)
         return found
 
     def callees(self, grants: Iterable[str]) -> dict[str, str]:
@@ -120,7 +122,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Find a slash command, whatever its case; raises CommandNotFound."""
         found = self.commands.get(name.removeprefix("/").lower())
         if found is None:
-            raise CommandNotFound(name, _similar(name, self.commands), *self._silent)
+            raise CommandNotFound(name, similar_names(name, self.commands), *self._silent())
         return found
 
     def plugin(self, name: str) -> Entry:
@@ -131,7 +133,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         for entry in self.entries:
             if name.rstrip("/") in {entry.plugin.path, entry.plugin.found_at}:
                 return entry
-        raise PluginNotFound(name, _similar(name, [entry.plugin.name for entry in self.entries]))
+        raise PluginNotFound(name, similar_names(name, [entry.plugin.name for entry in self.entries]))
 
     def why_absent(self, name: str) -> str:
         """Explain why nothing runs under a plugin's name, and what to do."""
@@ -178,82 +180,136 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def _broken(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.state == "broken" or entry.is_down]
 
-    def _why_not(self, name: str) -> tuple[str, str]:
-        """Explain why an expected name is unknown, and the fix."""
-        if (held := next(self._held(name), None)) is not None:
-            reason = f"it is new since plugin '{held.name}' was approved, and held back until you approve that again"
-            return reason, f"`anyplug approve {held.name}` shows it"
-        plugins = [tool.plugin for tool, _ in self.owners.values() if tool.own_name == name]
-        if plugins:
-            return f"several plugins have one: {', '.join(f'{plugin}/{name}' for plugin in plugins)}", ""
-        named, _, tool = name.partition("/")
-        entry = next((one for one in self.entries if one.name == named and one.state != "shadowed"), None)
-        return self._why_not_of(entry, tool) if entry is not None and tool else self._silent
+    def _not_found(self, name: str) -> ToolNotFound:
+        """Return the error for an unknown name: if a plugin declares it, why it is not available."""
+        shown, bare = for_people(name), name.removeprefix("/").lower()
+        if bare in self.commands:
+            return ToolNotFound(shown, [], "that is a command", f"{hints.command('run', f'/{bare}')} runs it")
+        several = [f"{tool.plugin}/{name}" for tool, _ in self.owners.values() if tool.own_name == name]
+        if several:
+            return ToolNotFound(shown, several, f"several plugins have one: {', '.join(several)}")
+        similar = similar_names(name, {**self.owners, **self.aliases})
+        if (of := next(self._declaring(name), None)) is not None:
+            reason, cure = _why_not_of(of, name)
+            return ToolNotFound(shown, [] if cure else similar, reason, of.reached(cure or _tools_of(of)))
+        if (entry := next((one for one in self.entries if one.name == name), None)) is not None:
+            tools = [tool.name for tool in entry.tools]
+            reason, cure = ("that is a plugin", "") if tools else _why_unusable(entry)
+            return ToolNotFound(shown, tools[:MOST_SIMILAR], reason, entry.reached(cure))
+        return ToolNotFound(shown, similar, *(("", "") if similar else self._silent()))
 
-    def _held(self, name: str) -> Iterator[Entry]:
-        """Yield the plugins with a tool of that name that waits for approval."""
-        for entry in self.entries:
-            if any(
-                name in {*tool.names, tool_names.model_name(tool.name), tool.own_name} for tool in entry.plugin.held
-            ):
+    def _declaring(self, name: str) -> Iterator[Entry]:
+        """Yield the plugins that declare a tool of that name, or whose name begins it; shadowed ones last."""
+        for entry in sorted(self.entries, key=lambda entry: entry.state == "shadowed"):
+            if entry.name == name.partition("/")[0] != name or _declares(entry, name):
                 yield entry
 
-    def _why_not_of(self, entry: Entry, tool: str) -> tuple[str, str]:
-        """Explain why the named plugin has no such tool, and the fix."""
-        if entry.is_down or not entry.is_usable:
-            return _why_down(entry)
-        if entry.plugin.stays_up and entry.state != "approved":
-            return f"plugin '{entry.name}': {self.why_absent(entry.name)}", ""
-        left_out = [problem for problem in entry.problems if problem.message.startswith(f"the tool '{tool}' ")]
-        if left_out:
-            return left_out[0].message, left_out[0].hint
-        return f"plugin '{entry.name}' has no such tool", f"`anyplug tools {entry.name}` lists its tools"
-
-    @property
     def _silent(self) -> tuple[str, str]:
-        """Name plugins whose tools are unknown, and what to do. Long-running ones register them only while running."""
-        named = [entry for entry in self.entries if entry.plugin.explicit and (entry.is_down or not entry.is_usable)]
+        """Name the plugins whose tools are unknown, and what to do."""
+        silent = [entry for entry in self.entries if _is_silent(entry)]
+        named = [entry for entry in silent if entry.plugin.explicit]
         if len(named) == 1:  # most likely the one that was meant
-            return _why_down(named[0])
-        new = [entry.name for entry in self.entries if entry.state == "new" and entry.plugin.stays_up]
-        broken = [entry.name for entry in self._broken]
-        facts = {"these plugins could not be loaded": broken, "these plugins are not approved yet": new}
+            reason, cure = _why_unusable(named[0])
+            return reason, named[0].reached(cure)
+        facts = {
+            "these plugins could not be loaded": [entry.name for entry in silent if entry.state not in UNSEEN],
+            "these plugins are not approved yet": [entry.name for entry in silent if entry.state in UNSEEN],
+        }
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
-        if new:
-            return reason, f"`anyplug approve {new[0]}` shows its permissions"
-        if not self._broken:
-            return reason, ""
-        first = self._broken[0]
-        return reason, f"`anyplug {_naming(first)}show {first.name}` shows why"
+        if len(silent) == 1:
+            return reason, f"if it is from '{silent[0].name}': {_why_unusable(silent[0])[1]}"
+        return reason, f"if it is from one of these: {hints.command('list')} shows what to do" if reason else ""
 
 
-def _why_down(entry: Entry) -> tuple[str, str]:
+def _reached(plugin: Plugin, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return problems whose hints find the plugin, also if it was named for this run."""
+    if not plugin.explicit:
+        return problems
+    return tuple(msgspec.structs.replace(one, hint=hints.for_folder(one.hint, plugin)) for one in problems)
+
+
+def _is_silent(entry: Entry) -> bool:
+    """Return whether a plugin's tools are unknown: long-running ones register them only while running."""
+    is_read = bool(entry.plugin.mentions) and not registry.BY_NAME[entry.format].PEER
+    if entry.state == "broken":
+        return not is_read  # otherwise its manifest does not have the name
+    return entry.is_down or (entry.plugin.stays_up and entry.state in UNSEEN and not entry.tools)
+
+
+def _is_named(tool: Tool, name: str) -> bool:
+    return name in {*tool.names, tool_names.model_name(tool.name), tool.own_name}
+
+
+def _declares(entry: Entry, name: str) -> bool:
+    """Return whether a plugin declares a tool of that name, as far as can be told, or has a problem with one."""
+    plugin, prefixes = entry.plugin, {*name.split(".")[:-1]}
+    if name in plugin.mentions or any(_is_named(tool, name) for tool in (*plugin.tools, *plugin.held)):
+        return True
+    if _left_out(entry, name) is not None:
+        return True
+    is_silent = entry.is_down or entry.state != "approved"
+    servers = {endpoint.name for endpoint in plugin.endpoints}
+    return is_silent and not prefixes.isdisjoint({plugin.name, *servers, *plugin.mentions})
+
+
+def _left_out(entry: Entry, name: str) -> Problem | None:
+    """Return the problem of a plugin with a tool of that name, if it has one."""
+    tool = name.removeprefix(f"{entry.name}/").removeprefix(f"{entry.name}.")
+    quoted = (f"tool '{tool}'", f'tool "{tool}"', f"tool name '{tool}'")
+    return next((one for one in entry.problems if any(words in one.message for words in quoted)), None)
+
+
+def _why_not_of(entry: Entry, name: str) -> tuple[str, str]:
+    """Explain why a plugin does not offer a tool, and the fix, unless the name is only mistyped."""
+    if entry.state == "shadowed":
+        reason = f"plugin '{entry.name}' in {entry.path} has it, but {entry.shadowed_by} has the same name"
+        return reason, f"rename or remove one of the two; {hints.command('list')} shows both"
+    if any(_is_named(held, name) for held in entry.plugin.held):
+        reason = f"it is new since plugin '{entry.name}' was approved, and held back until you approve that again"
+        return reason, f"{hints.command('approve', entry.name)} shows it"
+    if (problem := _left_out(entry, name)) is not None:
+        return f"plugin '{entry.name}': {problem.message}", problem.hint
+    if entry.is_down or entry.state != "approved":
+        return _why_unusable(entry)
+    return f"plugin '{entry.name}' has no such tool", ""
+
+
+def _tools_of(entry: Entry) -> str:
+    return f"{hints.command('tools', entry.name)} lists its tools"
+
+
+def _why_unusable(entry: Entry) -> tuple[str, str]:
     """Explain why a plugin has nothing to call, and the fix."""
-    if entry.state == "disabled":
-        return f"plugin '{entry.name}' is disabled", entry.standing.reason
-    problem = next(
-        (one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), entry.problems[0]
-    )
-    says_more = f"`anyplug {_naming(entry)}show {entry.name}` shows details"
-    return f"plugin '{entry.name}': {problem.message}", problem.hint if problem.level == "error" else says_more
-
-
-def _naming(entry: Entry) -> str:
-    """Return the option that a command needs to know a plugin, if any."""
-    return f"--plugin {entry.plugin.found_at} " if entry.plugin.explicit else ""
+    review = hints.review(entry.name)
+    match entry.state:
+        case "disabled":
+            return f"plugin '{entry.name}' is disabled", entry.standing.reason
+        case "new":
+            return f"plugin '{entry.name}' is not approved yet", review
+        case "denied":
+            return f"plugin '{entry.name}' was denied", review
+        case "changed":
+            changes = "; ".join(entry.standing.changes)
+            return f"plugin '{entry.name}' changed since it was approved" + (f" ({changes})" if changes else ""), review
+    problem = next((one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), None)
+    says_more = f"{hints.command('show', entry.name)} shows details"
+    if problem is None:
+        return f"plugin '{entry.name}' has no tools", says_more
+    how = " is broken" if entry.state == "broken" else ""
+    return f"plugin '{entry.name}'{how}: {problem.message}", problem.hint if problem.level == "error" else says_more
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _similar(name: str, known: Iterable[str]) -> list[str]:
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Find similar names."""
     if len(name) > LONGEST_MISTYPED:
         return []
     from difflib import get_close_matches  # only needed after a typo
 
-    return get_close_matches(name, list(known), n=3)
+    return get_close_matches(name, list(known), n=MOST_SIMILAR)
 
 
 def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
@@ -275,7 +331,7 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         entry = won[name] = Entry(
             plugin=plugin,
             standing=standing,
-            problems=(*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing)),
+            problems=_reached(plugin, (*plugin.problems, *problems, *more_problems, *_ungranted(plugin, standing))),
             tools=tools,
             commands=free_commands,
         )

@@ -79,7 +79,8 @@ def describe(tool: Tool | Command, entry: Entry) -> str:
 def hints(tool: Tool, entry: Entry, *, is_confining: bool) -> Hints:
     """Derive hints from the plugin's grants; without a sandbox, assume it can do anything."""
     if tool.name in OURS:
-        return Hints(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+        is_reading = tool.name in registry.BUILTIN_READING
+        return Hints(read_only_hint=is_reading, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     granted = {permissions.kind(permission) for permission in entry.standing.granted}
     if not is_confining or entry.standing.unconfined:
         return Hints(read_only_hint=False, destructive_hint=True, open_world_hint=True)

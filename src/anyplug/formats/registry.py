@@ -30,6 +30,7 @@ load_client = mcp.load_client
 client_pieces = config_file.pieces
 BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
 JOB: str = builtin.JOB.name  # the one that agents ask for the results of asynchronous tools
+BUILTIN_READING = builtin.READING  # the names of those that change nothing
 PLAIN: Format = cyclop  # for programs that belong to no plugin: one process, without variables of ours
 
 

@@ -192,6 +192,7 @@ class Home:
         self.backups = os.path.join(self.path, "backups")
         self.connections = os.path.join(self.path, "connections")
         self.left = os.path.join(self.path, "left")
+        self.requests = os.path.join(self.path, "requests")
         self._owners: dict[str, tuple[int, int, str]] = {}  # cached owners, each with the stamp of its claim
 
     def data(self, plugin: "Plugin") -> str:

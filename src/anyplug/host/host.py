@@ -26,11 +26,12 @@ from anyplug.call.job_store import Job, Jobs
 from anyplug.call.recording import Recording
 from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
 from anyplug.call.state import Trail, failed, is_large, warned
+from anyplug.catalog import plugin_descriptions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import AskJob, AskPeer, Greeting, Reload, Surroundings
+from anyplug.formats.shared.contract import AskInstall, AskJob, AskPeer, Greeting, Inspect, Reload, Surroundings
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -38,11 +39,15 @@ from anyplug.launch import file_arguments
 from anyplug.launch.preparation import Preparation
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
+from anyplug.manage import install_requests
+from anyplug.manage.plugin_sources import Source
+from anyplug.model import hints
 from anyplug.model.errors import (
     BadOutput,
     CallError,
     Cancelled,
     Denied,
+    InstallError,
     InvalidArguments,
     NotApproved,
     PluginNotFound,
@@ -51,6 +56,7 @@ from anyplug.model.errors import (
 )
 from anyplug.model.json_values import DEEPEST_METADATA, excess
 from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
+from anyplug.model.untrusted_text import for_models
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
 from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
@@ -67,6 +73,7 @@ if TYPE_CHECKING:  # only used while learning
 
 FIX_PLUGIN = "fix the plugin"
 MOST_BLOCKS = 5_000  # of a result; MCP's SDK checks each
+MOST_BLAMED = 3  # violations that a hint names
 
 
 class Host:
@@ -345,6 +352,7 @@ class Host:
         if outcome.error is not None and standing is not None:
             cured = await self._cured(outcome.error, "", entry.plugin, standing, trail)
             outcome = msgspec.structs.replace(outcome, error=cured)
+        outcome = msgspec.structs.replace(outcome, error=trail.reached(outcome.error))
         self._recording.end(trail, outcome.as_result())
         notes += [Note(trail.record.plugin, "warn", warning) for warning in trail.warnings]
         return msgspec.structs.replace(outcome, notes=tuple(notes))
@@ -481,6 +489,8 @@ class Host:
             if result.error is not None:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
+                if error is result.error and warnings:
+                    error = _blamed_on_arguments(error, call.tool, warnings)
                 result = msgspec.structs.replace(result, error=error)
             result = await self._gates.after(call, standing, trail, result)
             result = warned(result, warnings)
@@ -520,11 +530,35 @@ class Host:
                     answer = await self._job_runs.result(request, call.progress, self._sees_job(call))
                 except StoreError as error:
                     raise Unavailable(f"the job cannot be read: {error.message}", error.hint) from error
+            case Inspect():
+                answer = self._inspected(request.plugin, call)
+            case AskInstall():
+                source = Source(location=request.location, ref=request.ref, subdir=request.subdir)
+                answer = self._asked_to_install(source, call)
         return format.result(call, request, answer, around)
 
     def _sees_job(self, call: Call) -> Callable[[str], bool]:
         view = self._callers[call.id].view
         return lambda tool: view is None or view.has_job_of(tool, self.snapshot)
+
+    def _inspected(self, name: str, call: Call) -> tuple[str, dict[str, Any]]:
+        """Return what the caller of a tool may know of all plugins, or of one; raises CallError."""
+        view = self._callers[call.id].view
+        try:
+            return (
+                plugin_descriptions.about(self.snapshot, view, name)
+                if name
+                else plugin_descriptions.listing(self.snapshot, view)
+            )
+        except PluginNotFound as error:
+            raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
+
+    def _asked_to_install(self, source: Source, call: Call) -> list[str]:
+        """Record that an agent wants a plugin, and return what a person types to install it; raises CallError."""
+        try:
+            return install_requests.ask(self._catalog.home, source, self._greeting.cwd or os.getcwd()).words
+        except InstallError as error:
+            raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
 
     async def _see_that_nothing_came(self, plugin: Plugin) -> None:
         """Check that no code was added to a plugin's folder while it ran; raises NotApproved.
@@ -609,3 +643,12 @@ class Host:
         else:
             callers = (*chain, plugin.name)  # by itself, or to decide about the call at the end of the chain
         return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))
+
+
+def _blamed_on_arguments(failure: Failure, tool: Tool, violations: list[str]) -> Failure:
+    """Name the arguments that do not fit as the likely reason, unless the plugin itself told what to do."""
+    if failure.hint and failure.code not in {"crashed", "bad_output"}:
+        return failure
+    wrong = "; ".join(violations[:MOST_BLAMED])
+    hint = f"the arguments do not fit ({wrong}): {hints.command('tools', tool.name)} shows its parameters"
+    return msgspec.structs.replace(failure, hint=for_models(hint))

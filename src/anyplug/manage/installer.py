@@ -19,6 +19,7 @@ from anyplug.manage import carry_over, plugin_sources, staging
 from anyplug.manage.carry_over import Inheritance
 from anyplug.manage.leftover_data import Leftovers
 from anyplug.manage.plugin_sources import Brought, Source
+from anyplug.model import hints
 from anyplug.model.errors import InstallError
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import encodable
@@ -117,9 +118,10 @@ class Installer:
             with explained(f"update '{plugin.name}'"):
                 brought, new = self._validated(before.source, folder)
                 if new.name != plugin.name:
+                    again = hints.command("install", *before.source.words)
                     raise InstallError(
                         f"the new version is named '{new.name}', not '{plugin.name}'",
-                        f"install it separately with `anyplug install`, then run `anyplug remove {plugin.name}`",
+                        f"install it separately with {again}, then run `anyplug remove {plugin.name}`",
                     )
                 record = _record(before.source, brought, new)
                 is_new = self._is_new(plugin, before, new, record)

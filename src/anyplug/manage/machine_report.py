@@ -19,6 +19,7 @@ from anyplug.home.scratch_folders import Scratch
 from anyplug.home.settings import Home
 from anyplug.launch import assessment
 from anyplug.model.errors import NotEnforceable as PluginNotEnforceable
+from anyplug.model.hints import typed
 from anyplug.policy.opencode import installation
 from anyplug.runtime.processes import toolchain
 from anyplug.runtime.processes.guard import Guard
@@ -259,9 +260,10 @@ def _of_home(home: Home) -> list[Fault]:
                 _warning(f"{path} belongs to another user (uid {state.st_uid})", f"chown -R $USER {home.path}")
             )
         elif state.st_mode & OTHERS_WRITE:
-            found.append(_warning(f"other users can write to {path}, and so decide what runs", f"chmod go-w {path}"))
+            said = f"other users can write to {path}, and so decide what runs"
+            found.append(_warning(said, typed("chmod", "go-w", path)))
         elif path in private and state.st_mode & OTHERS and _can_enter(home.path):
-            found.append(_warning(f"other users can read {path}", f"chmod go-rwx {path}"))
+            found.append(_warning(f"other users can read {path}", typed("chmod", "go-rwx", path)))
     return found
 
 

@@ -54,19 +54,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_git(self) -> bool:
         """Whether git must fetch it. A working tree is copied as it is, unless a version of it is requested."""
-        return self._is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
+        return self.is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
 
     @property
     def lasting_location(self) -> str:
         """The location, independent of the current folder."""
-        return self.location if self._is_address else os.path.abspath(os.path.expanduser(self.location))
+        return self.location if self.is_address else os.path.abspath(os.path.expanduser(self.location))
 
     @property
     def folder_name(self) -> str:
         """The name of the folder: a plugin's name if its format defines no other."""
         inside = os.path.normpath(self.subdir) if self.subdir else "."
         path = self.lasting_location if inside == "." else inside
-        return re.split(r"[/:]" if self._is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
+        return re.split(r"[/:]" if self.is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
 
     @property
     def shown(self) -> str:
@@ -75,7 +75,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return f"{place} ({self.subdir})" if self.subdir else place
 
     @property
-    def _is_address(self) -> bool:
+    def words(self) -> list[str]:
+        """What to type after `anyplug install`, without a password in the address."""
+        options = {"--ref": self.ref, "--subdir": self.subdir}
+        named = [word for option, value in options.items() if value for word in (option, value)]
+        return [_PASSWORD.sub("", self.location), *named]
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is the address of a git repository."""
         return self.location.startswith(SCHEMES)
 
 

@@ -34,6 +34,7 @@ from typing import Any
 
 import msgspec
 
+from anyplug.model import hints
 from anyplug.model.untrusted_text import for_models
 
 
@@ -46,6 +47,7 @@ class Code(msgspec.Struct, frozen=True):
 
 DONE, FAILED, USAGE, REFUSED, MISSING = 0, 1, 2, 3, 4
 
+OS_ERROR = "os_error"  # what a command reports that has no error of ours for it
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 CURE_FOR_SHORTAGE = "free some of it or raise the limit (`ulimit -n` for open files), then try again"
 RETURN_LESS = "make it return less, or write to a file and return its path"
@@ -67,6 +69,7 @@ CODES: dict[str, Code] = {
     "export_failed": Code(FAILED, "The plugin could not be written as a bundle; nothing was written."),
     "scaffold_failed": Code(FAILED, "A new plugin could not be written; nothing was left behind."),
     "store_failed": Code(FAILED, "The host's own database could not be read or written."),
+    OS_ERROR: Code(FAILED, "The operating system refused something, such as reading a file or writing to a full disk."),
     "usage": Code(USAGE, "The command line is invalid."),
     "invalid_arguments": Code(USAGE, "The arguments do not match the tool's parameters."),
     "denied": Code(REFUSED, "A person, a guard, a policy or the host refused the call; nothing ran."),
@@ -160,7 +163,7 @@ class NotApproved(CallError):
         what = f" ({'; '.join(changes)})" if changes else ""
         super().__init__(
             f"plugin '{plugin}' may not run: {why}{what}",
-            hint or f"review it with `anyplug show {plugin}`, then run `anyplug approve {plugin}`",
+            hint or hints.review(plugin),
             changes=list(changes),
         )
 
@@ -203,8 +206,8 @@ class InvalidArguments(CallError):
 
     code = "invalid_arguments"
 
-    def __init__(self, tool: str, violations: list[str]) -> None:
-        super().__init__("; ".join(violations), f"`anyplug tools {tool}` shows its parameters")
+    def __init__(self, tool: str, violations: list[str], hint: str = "") -> None:
+        super().__init__("; ".join(violations), hint or f"{hints.command('tools', tool)} shows its parameters")
 
 
 class ConfigMissing(CallError):

@@ -65,3 +65,22 @@ def _separators(text: bytes) -> int:
     """Count values: each follows a comma, or opens what is not empty."""
     opened = text.count(b"[") + text.count(b"{") - text.count(b"[]") - text.count(b"{}")
     return text.count(b",") + opened
+
+
+def kind(value: Any) -> str:
+    """Name a JSON type."""
+    kinds = {
+        bool: "true or false",
+        str: "a text",
+        int: "a number",
+        float: "a number",
+        dict: "an object",
+        list: "a list",
+    }
+    return "null" if value is None else kinds.get(type(value), type(value).__name__)
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

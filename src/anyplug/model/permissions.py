@@ -222,7 +222,11 @@ def fault(permission: str) -> tuple[str, str]:
     scope = scope_of(permission)
     if not known or permission.endswith(":") or (known == "env" and not scope):
         names = ", ".join(f"{name}:NAME" if name == "env" else name for name in KINDS)
-        return f"there is no permission '{permission}'", f"the known ones are {names}"
+        from difflib import get_close_matches  # only needed after a typo
+
+        near = get_close_matches(permission, KINDS, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        return f"there is no permission '{permission}'", f"{meant}the known ones are {names}"
     if scope and known not in WITH_SCOPE:
         return f"'{known}' takes no scope, but '{permission}' has one", f"write `{known}`"
     if known == "network" and scope not in {"", LOCAL}:

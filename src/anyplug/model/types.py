@@ -119,6 +119,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True  # its own manifest may disable it
     problems: tuple[Problem, ...] = ()
     found_at: str = ""  # where it was found, if a symlink led to `path`
+    mentions: frozenset[str] = frozenset()  # names in the manifest of a broken plugin, which may be those of its tools
     explicit: bool = False  # named by the user for this run, which counts as approval
 
     @property

@@ -18,6 +18,7 @@ import msgspec
 from anyplug.home.location import make_private
 from anyplug.home.settings import Home
 from anyplug.model.errors import CallError, UsageError
+from anyplug.model.hints import typed
 from anyplug.model.types import Plugin
 
 KEYRING_S = 60.0  # a person may have to unlock the keyring
@@ -173,7 +174,7 @@ class Secrets:
                     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
                         raise SecretsUnusable(
                             f"{self._path} must belong to you and be readable and writable by nobody else",
-                            f"check its contents, then run `chmod 600 {self._path}`",
+                            f"check its contents, then run {typed('chmod', '600', self._path)}",
                         )
                     self._kept = msgspec.json.decode(file.read(), type=_Kept)
             except OSError as error:

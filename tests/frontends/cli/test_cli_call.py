@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -173,8 +174,8 @@ def test_words_that_cannot_be_read_are_a_usage_error(read, words, args, message)
 
 
 def test_arguments_that_do_not_fit_are_refused_all_at_once_and_nothing_runs(echo):
-    words = ["unknown=1", "integer=1.5", "boolean=yes", "object=" + "[" * 5000, "choice=c", "number=x"]
-    done = command_line.fails(2, "-e", echo, "call", "echo.act", *words, "--args", '{"file": "/etc/passwd"}')
+    words = ["integer=1.5", "boolean=yes", "object=" + "[" * 5000, "choice=c", "number=x"]
+    done = command_line.fails(2, "-e", echo, "call", "echo.act", *words, "--args", '{"file": 5, "unknown": 1}')
     for message in (
         'Unknown parameter: "unknown"',
         'Parameter "integer" must be of type "integer"',
@@ -183,7 +184,7 @@ def test_arguments_that_do_not_fit_are_refused_all_at_once_and_nothing_runs(echo
         'Parameter "choice" must be one of ["a","b"]',
         'Parameter "number" must be of type "number"',
         'Parameter "file" must be of type "file"',
-        "hint: `anyplug tools echo.act` shows its parameters",
+        "hint: `anyplug --plugin here/echo tools echo.act` shows its parameters",
     ):
         assert message in done.err
     assert "must be an object, not list" in command_line.fails(2, "-e", echo, "call", "echo.act", "--args", "[1]").err
@@ -213,7 +214,7 @@ def test_a_cyclop_one_plugin_decides_itself_about_its_arguments():
     )
     done = command_line.ok("-e", plugin, "call", "hi", "n=2")
     assert (json.loads(done.out), done.err) == ({"n": 2}, "")
-    done = command_line.ok("-e", plugin, "call", "hi", "n=two", "more=1")
+    done = command_line.ok("-e", plugin, "call", "hi", "n=two", "--args", '{"more": "1"}')
     assert json.loads(done.out) == {"n": "two", "more": "1"}
     assert "warning: n: " in done.err
 
@@ -277,7 +278,7 @@ def test_every_exit_code(echo):
     command_line.ok("approve", "kit", "--yes")
     assert command_line.run("call", "kit.act").code == 3
     assert command_line.run("call", "kit.act", "--yes").code == 1
-    assert command_line.run("call", "kit.act", "--yes", "odd=1").code == 2
+    assert command_line.run("call", "kit.act", "--yes", "--args", '{"odd": 1}').code == 2
     outcomes = [record["outcome"] for record in command_line.ok("audit", "--json").json]
     assert outcomes == [
         "not_found", "not_approved", "done", "disabled", "denied", "config_missing", "invalid_arguments",
@@ -299,9 +300,43 @@ def test_with_json_the_object_is_printed_for_all_of_them():
 def test_an_unknown_tool_offers_near_ones_and_names_broken_plugins():
     plugin_folders.cyclop("plugins", "hello")
     plugin_folders.write("plugins/half/plugin.json", "{")
-    done = command_line.fails(4, "call", "helo")
-    assert "no tool is named 'helo': these plugins could not be loaded: half" in done.err
-    assert "did you mean" in done.err
+    assert "hint: did you mean hello?" in command_line.fails(4, "call", "helo").err
+    done = command_line.fails(4, "call", "something-else")
+    assert "no tool is named 'something-else': these plugins could not be loaded: half" in done.err
+    assert "hint: if it is from 'half': `python3 -m json.tool " in done.err
+
+
+def test_an_argument_that_the_tool_does_not_name_is_an_error_with_a_suggestion():
+    schema = {"type": "object", "properties": {"url": {"type": "string"}}}
+    show = plugin_folders.python("print(json.dumps({'result': json.dumps(given['input'])}))")
+    tools = [{"name": name, "description": "d", "input_schema": schema} for name in ("get", "open")]
+    tools[1]["input_schema"] = {**schema, "additionalProperties": {"type": "number"}}
+    plugin_folders.cyclop("here", "web", show, tools=tools)
+    plugin_folders.stavrobot("here", "kit")
+    call = ("-e", "here/web", "-e", "here/kit", "call")
+    done = command_line.fails(2, *call, "get", "ulr=x")
+    assert done.err == "error: the tool has no argument 'ulr'\nhint: did you mean url?\n"
+    done = command_line.fails(2, *call, "get", "x=a b")
+    assert 'hint: it takes url; --args \'{"x":"a b"}\' passes it anyway' in done.err
+    assert "hint: did you mean text?" in command_line.fails(2, *call, "kit.act", "txt=x").err
+    assert json.loads(command_line.ok(*call, "get", "--args", '{"ulr": "x"}').out) == {"ulr": "x"}
+    assert json.loads(command_line.ok(*call, "open", "ulr=x").out) == {"ulr": "x"}
+
+
+def test_what_the_system_refuses_is_json_if_that_was_asked_for(tmp_path):
+    gone = tmp_path / "gone"
+    script = f"mkdir {gone}; cd {gone}; rmdir {gone}; exec {shlex.join(command_line.PROGRAM)} list"
+    for option in ("", " --json"):
+        done = subprocess.run(["sh", "-c", script + option], capture_output=True, text=True, check=False)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done
+        if option:
+            assert json.loads(done.stdout)["error"] == {
+                "code": "os_error",
+                "message": "the current folder no longer exists",
+                "hint": "change to another one, then try again",
+            }
+        else:
+            assert "error: the current folder no longer exists\n" in done.stderr
 
 
 def test_a_missing_value_is_named_before_anything_runs():
@@ -309,5 +344,5 @@ def test_a_missing_value_is_named_before_anything_runs():
         "key": {"description": "", "required": True}})  # fmt: skip
     done = command_line.fails(1, "-e", "here/kit", "call", "kit.act")
     assert "needs the configuration value 'key'" in done.err
-    assert "anyplug config kit key=VALUE" in done.err
+    assert "anyplug --plugin here/kit config kit key`" in done.err
     assert not os.path.exists("ran")

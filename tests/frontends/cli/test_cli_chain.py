@@ -138,11 +138,15 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(echo):
 
 
 def test_what_is_odd_about_a_chain_is_a_warning(echo):
-    path = saved(step("a", output_key="x"), step("{{x.content}}"))
-    done = command_line.ok(*echo, "chain", path)
+    done = command_line.ok(*echo, "chain", saved(step("a"), step("{{x.content}}")))
     assert done.out == "{{x.content}}\n"
-    assert "warning: step 1: unknown keys are ignored: output_key" in done.err
     assert done.err.count("warning: step 2 of 2: no step returned anything for {{x.content}}") == 1
+
+
+def test_a_key_that_a_step_does_not_have_is_an_error_with_a_suggestion(echo):
+    done = command_line.fails(2, *echo, "chain", saved(step("a", output_key="x"), step("b")))
+    assert "this is not a chain: step 1 has an unknown key 'output_key', did you mean 'outputKey'?" in done.err
+    assert done.out == ""
 
 
 def test_a_chain_that_doubles_its_text_ends_at_a_bound(echo):

@@ -48,7 +48,7 @@ async def listening(host, **others):
 
 async def test_tools_are_listed_and_called(era, zot, host):
     async with host(zot()) as up, listening(up) as url, Client(url, mode=ERAS[era]) as agent:
-        assert [tool.name for tool in (await agent.list_tools()).tools] == ["echo", "builtin_reload_plugins"]
+        assert [tool.name for tool in (await agent.list_tools()).tools] == ["echo", *mcp_clients.OURS]
         assert (await agent.call_tool("echo", {"n": 1})).content[0].text == '{"n": 1}'
         assert agent.protocol_version == ("2025-11-25" if era == "older" else "2026-07-28")
 

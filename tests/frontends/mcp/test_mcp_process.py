@@ -71,7 +71,7 @@ class Pipes:
 async def test_an_agent_lists_and_calls_over_pipes(era, plugins):
     async with mcp_clients.process(era, "mcp") as agent:
         names = [tool.name for tool in (await agent.list_tools()).tools]
-        assert names == ["alpha", "beta", "builtin_reload_plugins"]
+        assert names == ["alpha", "beta", *mcp_clients.OURS]
         assert (await agent.call_tool("alpha", {})).content[0].text == "done"
     assert ok("audit", "--json").json[-1]["attachment"].startswith("mcp-")
 

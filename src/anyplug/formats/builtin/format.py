@@ -3,12 +3,13 @@
 from typing import Any
 
 from anyplug.formats.shared import defaults
-from anyplug.formats.shared.contract import AskJob, Folder, Reload, Request, Surroundings
+from anyplug.formats.shared.contract import AskInstall, AskJob, Folder, Inspect, Reload, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import permissions
+from anyplug.model import hints, permissions
 from anyplug.model.types import Call, Plugin, Result, Text, Tool
 
+TIMEOUT_S = 60.0  # for any of them
 NAME = "builtin"
 TITLE = "built-in"
 MANIFEST = ""  # no folder contains them
@@ -39,21 +40,30 @@ private_places = defaults.private_places
 prepare = defaults.prepare
 ready = defaults.ready
 
-RELOAD = Tool(
-    name="builtin.reload_plugins",
-    own_name="reload_plugins",
-    plugin=NAME,
-    description=(
-        "Read all plugins again and restart what changed, so that new and edited tools can be used. With a plugin's "
-        "name, restart that plugin even if nothing changed."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {"plugin": {"type": "string", "description": "The name of a plugin to restart."}},
-        "additionalProperties": False,
-    },
-    program="",
-    timeout_s=60.0,
+
+def _tool(name: str, description: str, properties: dict[str, str], required: tuple[str, ...] = ()) -> Tool:
+    """Define a tool whose arguments are all strings."""
+    return Tool(
+        name=f"{TOOL_PREFIX}{name}",
+        own_name=name,
+        plugin=NAME,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": {key: {"type": "string", "description": about} for key, about in properties.items()},
+            **({"required": list(required)} if required else {}),
+            "additionalProperties": False,
+        },
+        program="",
+        timeout_s=TIMEOUT_S,
+    )
+
+
+RELOAD = _tool(
+    "reload_plugins",
+    "Read all plugins again and restart what changed, so that new and edited tools can be used. With a plugin's "
+    "name, restart that plugin even if nothing changed.",
+    {"plugin": "The name of a plugin to restart."},
 )
 # By default shorter than the time that impatient clients give a call, and at most shorter than most clients' limit.
 WAIT_S, LONGEST_WAIT_S = 2, 50
@@ -81,15 +91,37 @@ JOB = Tool(
         "additionalProperties": False,
     },
     program="",
-    timeout_s=60.0,
+    timeout_s=TIMEOUT_S,
 )
+LIST = _tool(
+    "list_plugins",
+    "List the user's plugins: what each is for, its tools, and whether it can be used.",
+    {},
+)
+DESCRIBE = _tool(
+    "describe_plugin",
+    "Describe a plugin: its tools and commands, why it cannot be used, and its author's instructions for the user.",
+    {"plugin": "The plugin's name."},
+    ("plugin",),
+)
+INSTALL = _tool(
+    "request_install",
+    "Ask the user to install a plugin. Nothing is fetched or run: the request waits until the user reviews it.",
+    {
+        "source": "The address of a git repository, or a folder.",
+        "ref": "A branch, tag or commit.",
+        "subdir": "The plugin's folder inside the source.",
+    },
+    ("source",),
+)
+READING = frozenset({LIST.name, DESCRIBE.name})  # those that change nothing
 PLUGIN = Plugin(
     name=NAME,
     format=NAME,
     path="",
     description="The host's own tools.",
     tier=permissions.tier(()),
-    tools=(RELOAD, JOB),
+    tools=(RELOAD, LIST, DESCRIBE, INSTALL, JOB),
 )
 
 
@@ -102,14 +134,29 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
     return {}
 
 
-def request(call: Call, around: Surroundings) -> Reload | AskJob:
-    """Read all plugins again, or ask for a job."""
+def request(call: Call, around: Surroundings) -> Request:
+    """Return what the host has to do."""
     given = call.arguments
+    if call.tool.name in READING:
+        return Inspect(given.get("plugin", ""))
+    if call.tool.name == INSTALL.name:
+        return AskInstall(given["source"], given.get("ref", ""), given.get("subdir", ""))
     if call.tool.name == JOB.name:
         return AskJob(given["id"], given.get("wait_s", WAIT_S), given.get("cancel", False))
     return Reload(given.get("plugin", ""))
 
 
 def result(call: Call, request: Request, answer: Any, around: Surroundings) -> Result:
-    """Return the summary of the reload, or the result of the job's tool as if that had been called."""
-    return answer if isinstance(answer, Result) else Result(content=(Text(answer),))
+    """Return what the host found or did; for a job, the result of its tool as if that had been called."""
+    match request:
+        case AskJob():
+            assert isinstance(answer, Result)
+            return answer
+        case Inspect():
+            text, data = answer
+            return Result(content=(Text(text),), structured=data)
+        case AskInstall():
+            typed = hints.command("install", *answer)
+            said = f"The request waits and nothing was fetched; {hints.FOR_USER}{typed} fetches the plugin, "
+            return Result(content=(Text(f"{said}shows what it asks for, and asks before any of it runs."),))
+    return Result(content=(Text(answer),))

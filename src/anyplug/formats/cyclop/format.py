@@ -169,14 +169,13 @@ def data(plugin: Plugin, home: Home) -> str:
 def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, where: str) -> None:
     for field in ("name", "version", "description"):
         if not _text(raw, field):
-            report.error(f"plugin.json missing required field '{field}' at {where}", f'add "{field}": "..." (a string)')
+            missing = f"plugin.json missing required field '{field}'"
+            report.needs_text(raw, field, missing, f'add "{field}": "..." (a string)', where)
     tools = raw.get("tools")
     of_their_own = isinstance(tools, list) and all(isinstance(t, dict) and t.get("entrypoint") for t in tools)
     if not _text(raw, "entrypoint") and not of_their_own:
-        report.error(
-            f"plugin.json missing required field 'entrypoint' at {where}",
-            'add "entrypoint" with the path of the program, relative to the plugin\'s folder',
-        )
+        cure = 'add "entrypoint" with the path of the program, relative to the plugin\'s folder'
+        report.needs_text(raw, "entrypoint", "plugin.json missing required field 'entrypoint'", cure, where)
     name = _text(raw, "name")
     if name and not PLUGIN_NAME.fullmatch(name):
         report.error(
@@ -196,10 +195,9 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
 def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...]:
     given = raw.get("permissions")
     if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        report.error(
-            "plugin.json missing required field 'permissions'",
-            'add "permissions": [] or a list of strings such as "network"',
-        )
+        what = "missing required field 'permissions'" if given is None else "'permissions' must be a list of strings"
+        colon = "" if given is None else ":"
+        report.error(f"plugin.json{colon} {what}", 'write "permissions": [], or a list of strings such as ["network"]')
         return ()
     asked = permissions.normalise(given)
     if secrets := [permission for permission in asked if permission.startswith("env:")]:
@@ -214,9 +212,23 @@ def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...
     return asked
 
 
+def _why_not_a_tool(index: int, item: Any) -> str:
+    if not isinstance(item, dict):
+        return f"Tool at index {index} must be an object, not {json_values.kind(item)}"
+    wrong = [field for field in ("name", "description") if not isinstance(item.get(field, ""), str)]
+    if wrong and item[wrong[0]] is not None:
+        return f"Tool at index {index}: '{wrong[0]}' must be a string, not {json_values.kind(item[wrong[0]])}"
+    return f"Tool at index {index} missing name or description"
+
+
 def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[Tool, ...]:
     declared = raw.get("tools")
-    if not isinstance(declared, list) or not declared:
+    if declared is not None and not isinstance(declared, list):
+        report.error(
+            f"plugin.json: 'tools' must be a list, not {json_values.kind(declared)}", "put its entries between [ and ]"
+        )
+        return ()
+    if not declared:
         report.error("plugin.json declares no tools", 'add at least one entry to "tools"')
         return ()
     shared = _text(raw, "entrypoint")
@@ -225,7 +237,7 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
     for index, item in enumerate(declared):
         name, description = (_text(item, "name"), _text(item, "description")) if isinstance(item, dict) else ("", "")
         if not name or not description:
-            report.error(f"Tool at index {index} missing name or description", "write both as non-empty strings")
+            report.error(_why_not_a_tool(index, item), "write both as non-empty strings")
             continue
         if not is_clean(name):
             report.error(f"the name of the tool at index {index} has unprintable characters", "rename it")

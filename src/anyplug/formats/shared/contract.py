@@ -67,9 +67,23 @@ class AskJob(msgspec.Struct, frozen=True):
     cancel: bool
 
 
-# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, and
-# a job the result of its tool.
-Request = Program | AskPeer | Reload | AskJob
+class Inspect(msgspec.Struct, frozen=True):
+    """Describe the plugin of that name, or list all plugins."""
+
+    plugin: str = ""
+
+
+class AskInstall(msgspec.Struct, frozen=True):
+    """Ask the person to install a plugin."""
+
+    location: str
+    ref: str
+    subdir: str
+
+
+# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, a
+# job the result of its tool, an inspection a text and data, a request for a plugin the words to type.
+Request = Program | AskPeer | Reload | AskJob | Inspect | AskInstall
 
 
 class Format(Protocol):

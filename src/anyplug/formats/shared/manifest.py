@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from anyplug.home import digest, untrusted_files
+from anyplug.model import json_values
+from anyplug.model.hints import typed
 from anyplug.model.types import Problem
 from anyplug.runtime.processes.diagnosis import diagnose
 
@@ -46,6 +48,14 @@ class Report:
         """Report something that keeps the plugin from loading."""
         self.problems.append(Problem(code, message, hint, "error"))
 
+    def needs_text(self, raw: dict[str, Any], field: str, missing: str, cure: str, where: str) -> None:
+        """Report a required text that is `missing`, or a value of another type in its place."""
+        value = raw.get(field)
+        if value is None or isinstance(value, str):
+            self.error(f"{missing} at {where}", cure)
+        else:
+            self.error(f"'{field}' must be a string, not {json_values.kind(value)}, at {where}", "put it into quotes")
+
     def warn(self, message: str, hint: str = "", code: str = "bad_manifest") -> None:
         """Report something that does not."""
         self.problems.append(Problem(code, message, hint, "warning"))
@@ -72,7 +82,7 @@ def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = 
     try:
         value = msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        note(f"{name} is not valid JSON at {path}: {error}", f"python3 -m json.tool {path} shows where")
+        note(f"{name} is not valid JSON at {path}: {error}", f"{typed('python3', '-m', 'json.tool', path)} shows where")
         return None
     if not isinstance(value, dict):
         note(f"{name} is not valid JSON at {path}: it must contain an object", "begin it with { and end it with }")

@@ -17,6 +17,7 @@ from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import json_values
 from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
+from anyplug.model.hints import typed
 from anyplug.model.types import Call, Off, Plugin, Result, Text
 from anyplug.runtime.processes.program import Files, Finished, Program
 from anyplug.secrets.env_vars import certificates
@@ -213,7 +214,8 @@ async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
 async def _initialise(plugin: Plugin, around: Surroundings) -> str:
     finished = await around.run(_init_program(plugin, around))
     if finished.ending == "not_started":
-        raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", "chmod +x it")
+        cure = typed("chmod", "+x", plugin.init)
+        raise InitFailed(f"Init script declared in manifest not found or not executable: {plugin.init}", cure)
     if finished.exit_code != 0:
         raise InitFailed(
             f"Init script failed: {_joined(finished) or finished.reason or finished.ending}",

@@ -9,8 +9,9 @@ import msgspec
 from anyplug.formats.shared import attachments, manifest
 from anyplug.formats.shared.contract import Folder
 from anyplug.home import plugin_config, untrusted_files
-from anyplug.model import permissions, schema
+from anyplug.model import hints, permissions, schema
 from anyplug.model.errors import ConfigError
+from anyplug.model.json_values import kind
 from anyplug.model.types import ConfigKey, Plugin, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.secrets import secret_names
@@ -83,7 +84,8 @@ def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
 def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, where: str) -> str:
     name = _text(raw, "name")
     if not name:
-        report.error(f"manifest.json missing required field 'name' at {where}", 'add "name": "..." (a string)')
+        missing = "manifest.json missing required field 'name'"
+        report.needs_text(raw, "name", missing, 'add "name": "..." (a string)', where)
     elif not PLUGIN_NAME.fullmatch(name):
         report.error(
             f'Invalid plugin name "{name}": only lowercase letters, digits, and hyphens are allowed',
@@ -94,10 +96,11 @@ def _check_fields(raw: dict[str, Any], folder: Folder, report: manifest.Report, 
         note = report.warn if folder.explicit else report.error
         note(
             f"the folder '{os.path.basename(folder.found_at)}' must be named like the plugin, '{name}'",
-            f"rename the folder to {name}, or `anyplug install` it",
+            f"rename the folder to {name}, or install it: {hints.command('install', folder.found_at)}",
         )
     if not isinstance(raw.get("description"), str):
-        report.error(f"manifest.json missing required field 'description' at {where}", 'add "description": "..."')
+        missing = "manifest.json missing required field 'description'"
+        report.needs_text(raw, "description", missing, 'add "description": "..."', where)
     if not isinstance(raw.get("instructions", ""), str):
         report.error(f"'instructions' must be a string at {where}", "make it a string, or leave it out")
     return name
@@ -193,18 +196,29 @@ def _folders(folder: str) -> list[str]:
     return [name for name in names if os.path.isdir(os.path.join(folder, name))]
 
 
+def _are_parameters(given: Any) -> bool:
+    return isinstance(given, dict) and all(isinstance(item, dict) for item in given.values())
+
+
 def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Report) -> Tool | None:
     """Read one tool; an invalid one is left out, with the reason, and the others load."""
     raw = manifest.read_object(where, report, fatal=False, folder=folder)
     if raw is None:
         return None
     parameters = raw.get("parameters")
-    faults = [field for field in ("name", "description", "entrypoint") if not isinstance(raw.get(field), str)]
-    if not isinstance(parameters, dict) or not all(isinstance(item, dict) for item in parameters.values()):
-        faults.append("parameters")
+    texts = ("name", "description", "entrypoint")
+    absent = [field for field in (*texts, "parameters") if raw.get(field) is None]
+    faults = [f"missing {', '.join(absent)}"] if absent else []
+    faults += [
+        f"{field} must be a string, not {kind(raw[field])}"
+        for field in texts
+        if field not in absent and not isinstance(raw[field], str)
+    ]
+    if "parameters" not in absent and not _are_parameters(parameters):
+        faults.append("parameters must be an object of objects")
     if faults:
         report.warn(
-            f'Skipping tool "{name}": missing or invalid {", ".join(faults)} in {where}',
+            f'Skipping tool "{name}": {"; ".join(faults)} in {where}',
             "a tool needs name, description, entrypoint (strings) and parameters (an object, {} for none)",
         )
         return None

@@ -438,12 +438,12 @@ function culprit(error, place) {
 }
 
 function whyNotLoaded(error) {
-  const missing = /^Cannot find (?:module|package) '([^'./][^']*)'/.exec(describe(error));
+  const missing = /^Cannot find (?:module|package) '(@?\w[\w./-]*)'/.exec(describe(error));
   const where = error instanceof SyntaxError ? String(error.stack).split('\n')[0] : '';
   const place = where.includes(':') && path.isAbsolute(where) ? path.relative(options.folder, where) : '';
   return {
     message: `index.js cannot be loaded: ${describe(error).split('\n')[0]}${place && ` (${place})`}`,
-    hint: missing ? `npm install ${missing[1]} in ${options.folder}, and approve it again` : `mend ${culprit(error, place)}`,
+    hint: missing ? `run \`npm install ${missing[1]}\` in ${options.folder}, and approve it again` : `fix ${culprit(error, place)}`,
   };
 }
 

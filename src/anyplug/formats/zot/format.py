@@ -204,7 +204,7 @@ def name_of(given: str, folder: str = "") -> str:
 def _name(raw: dict[str, Any], report: manifest.Report, where: str, folder: str) -> str:
     given = _text(raw, "name")
     if not given:
-        report.error(f"manifest: name is required at {where}", _cure(raw, "name", 'add "name": "..."'))
+        report.needs_text(raw, "name", "manifest: name is required", _cure(raw, "name", 'add "name": "..."'), where)
         return ""
     name = name_of(given, folder)
     if not name:
@@ -223,7 +223,7 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         return None
     if not given:
         cure = _cure(raw, "exec", 'add "exec" with the path of the program')
-        report.error(f"manifest: exec is required at {where}", cure)
+        report.needs_text(raw, "exec", "manifest: exec is required", cure, where)
         return None
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
         report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')

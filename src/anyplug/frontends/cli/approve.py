@@ -20,7 +20,7 @@ from anyplug.frontends.cli.describe_plugin import (
 )
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home import plugin_config
-from anyplug.model import permissions
+from anyplug.model import hints, permissions
 from anyplug.model.errors import AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import for_people, lines_for_people
@@ -161,9 +161,18 @@ def settle(session: Session, entry: Entry, *, shows_instructions: bool = False) 
     _say_what_ended(session, plugin, before)
 
 
+def _kept(session: Session, what: str, instead: str = "leave out --plugin to not use it") -> Entry:
+    """Return the plugin to decide about. Raises UsageError if it was named for this run: no decision applies to it."""
+    entry = session.plugin(session.options.name)
+    if entry.plugin.explicit:
+        hint = hints.for_folder(instead, entry.plugin)
+        raise UsageError(f"'{entry.name}' is in use for this run only, so it cannot be {what}", hint)
+    return entry
+
+
 def deny(session: Session) -> int:
     """Deny a plugin."""
-    plugin = session.plugin(session.options.name).plugin
+    plugin = _kept(session, "denied").plugin
     session.catalog.approvals.deny(plugin)
     _report(session, plugin)
     return 0
@@ -171,20 +180,23 @@ def deny(session: Session) -> int:
 
 def revoke(session: Session) -> int:
     """Delete the decision about a plugin."""
-    plugin = session.plugin(session.options.name).plugin
+    plugin = _kept(session, "revoked").plugin
     had = session.catalog.approvals.revoke(plugin)
     _report(session, plugin, "" if had else "; there was no decision to withdraw")
     return 0
 
 
 def _regrant(session: Session, *, add: bool) -> int:
-    entry = session.plugin(session.options.name)
+    name, asked = session.options.name, session.options.permissions
+    asked = _checked(asked) if add else permissions.normalise(asked)  # it may have an unknown one from its manifest
+    if add:
+        entry = _kept(session, "granted more than it declares", hints.command("grant", name, *asked))
+    else:
+        entry = _kept(session, "refused what it declares", f"{hints.command('approve', name)} lets you choose")
     approval = _approval(session, entry)
     if add:
-        asked = _checked(session.options.permissions)
         granted = tuple(dict.fromkeys((*approval.granted, *asked)))
     else:
-        asked = permissions.normalise(session.options.permissions)  # also unknown permissions that a manifest asked for
         absent = [name for name in asked if name not in approval.granted]
         if absent:
             _checked(absent)
@@ -202,12 +214,7 @@ def _regrant(session: Session, *, add: bool) -> int:
 
 
 def _switch(session: Session, *, on: bool) -> int:
-    plugin = session.plugin(session.options.name).plugin
-    if plugin.explicit:
-        raise UsageError(
-            f"'{plugin.name}' is in use for this run only, so it cannot be turned on or off",
-            "leave out --plugin to not use it",
-        )
+    plugin = _kept(session, "turned on or off").plugin
     session.catalog.approvals.enable(plugin, on=on)
     standing = session.catalog.standing(plugin)
     if on and standing.state == "disabled" and not plugin.is_broken:

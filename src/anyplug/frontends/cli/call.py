@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import warnings_of
 from anyplug.model import schema
 from anyplug.model.errors import CODES, ToolNotFound, UsageError
+from anyplug.model.hints import LOOKING_AT_ALL, command
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Block, File, Result, Text
 from anyplug.peers.notices import note_teller
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from anyplug.call.slash_commands import CommandOutcome
     from anyplug.host.host import Host
 
+# Keywords of a schema that allow more than its `properties`.
+SAYS_MORE = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if"})
+
 
 def add_call(parser: Parser) -> None:
     """Add the arguments that name a tool and its arguments."""
@@ -34,14 +39,18 @@ def add_call(parser: Parser) -> None:
         nargs="*",
         default=[],  # otherwise argparse lists it among the required arguments
         metavar="KEY=VALUE",
-        help="an argument, typed by the tool's schema; for a file, its path; for a list, repeat it",
+        help="an argument that the tool's schema names, typed by it; for a file, its path; for a list, repeat it",
     )
     add_json_arguments(parser)
 
 
 def add_json_arguments(options: "ArgumentGroup") -> None:
     """Add the option that takes a tool's arguments as JSON."""
-    options.add_argument("--args", metavar="JSON", help="all arguments as a JSON object, or - to read it from stdin")
+    options.add_argument(
+        "--args",
+        metavar="JSON",
+        help="all arguments as a JSON object, also ones that the tool does not name; - reads stdin",
+    )
 
 
 def add_yes(parser: Parser) -> None:
@@ -137,7 +146,7 @@ def _line(session: Session, words: list[str]) -> str:
     if session.options.args is not None:
         raise UsageError(
             f"{words[0]} is a slash command, which takes no --args",
-            f"write its arguments after its name: `anyplug run {words[0]} ...`",
+            f"write its arguments after its name: {command('run', words[0], 'WORDS')}",
         )
     return " ".join(words)
 
@@ -174,7 +183,10 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
                 f"'{word}' is not of the form KEY=VALUE", f"pass a JSON object with --args: --args '{word}'"
             )
         if not equals or not name:
-            raise UsageError(f"'{word}' is not of the form KEY=VALUE", "quote values that contain spaces")
+            key = next(iter(properties), "") if isinstance(properties, dict) else ""
+            named = f"name the argument: {shlex.quote(f'{key}={word}')}; " if key else ""
+            raise UsageError(f"'{word}' is not of the form KEY=VALUE", f"{named}quote values that contain spaces")
+        _refuse_unknown(name, value, input_schema)
         wanted = properties.get(name)
         wanted = wanted if isinstance(wanted, dict) else {}
         if schema.is_file(wanted):
@@ -186,9 +198,27 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
     return values
 
 
+def _refuse_unknown(name: str, value: str, input_schema: dict[str, Any] | None) -> None:
+    """Refuse a typed argument that the tool does not name: most likely a typo. Raises UsageError."""
+    given = input_schema or {}
+    known = given.get("properties")
+    if not isinstance(known, dict) or name in known or any(given.get(keyword) for keyword in SAYS_MORE):
+        return
+    from difflib import get_close_matches  # only needed after a typo
+
+    near = get_close_matches(name, list(known), n=1)
+    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    anyway = f"--args {shlex.quote(msgspec.json.encode({name: value}).decode())} passes it anyway"
+    raise UsageError(f"the tool has no argument '{name}'", f"did you mean {near[0]}?" if near else f"{takes}; {anyway}")
+
+
 def report(session: Session, result: Result) -> int:
     """Print a result: data to stdout, the rest to stderr; return the exit code."""
     code = CODES[result.error.code].exit if result.error else 0
+    if result.error is not None:
+        # The host has named the folder of the tool's own plugin.
+        error = msgspec.structs.replace(result.error, hint=session.reached(result.error.hint, LOOKING_AT_ALL))
+        result = msgspec.structs.replace(result, error=error)
     if session.options.json:
         session.print_json(result_shape(result))
         return code

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anyplug.call.chains import Chain, ChainOutcome, read_chain
+from anyplug.call.chains import BadChain, Chain, ChainOutcome, read_chain
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.call import add_yes, beyond_the_error, report, terminal_attachment
 from anyplug.frontends.cli.cli_run import Session
@@ -35,8 +35,8 @@ COMMANDS = {"chain": _chain}
 def chain(session: Session) -> int:
     """Run a chain; print its steps as they end, then the last result."""
     read = _read(session.options.file)
-    for warning in read.warnings:
-        session.warn(warning)
+    if read.unknown:  # a typo, here where a person wrote the steps
+        raise BadChain(read.unknown)
 
     def tell(number: int, result: Result) -> None:
         _tell(session, read, number, result)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from anyplug.frontends.cli import progress, render, terminal
 from anyplug.home.settings import find_home
 from anyplug.model.errors import CODES, FAILED, AnyplugError, PluginNotFound
+from anyplug.model.hints import LOOKING, command, typed, with_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -129,7 +130,10 @@ class Session:
             return self.snapshot.plugin(name)
         except PluginNotFound as error:
             if os.path.isdir(name):
-                error.hint = f"it is not in a folder that is searched; `anyplug --plugin {name} ...` uses it"
+                again = f"{command('install', name)} installs it"
+                if self.options.named in LOOKING:
+                    again = f"{command('--plugin', name, self.options.named, *self.options.typed)} uses it for one run"
+                error.hint = f"it is not in a folder that is searched; {again}"
             raise
 
     def attach(self, kind: str = "cli", *, yes: bool = False) -> "Attached | None":
@@ -225,22 +229,35 @@ class Session:
         home = find_home(options.home).path
         if place := bound_agents.mounted_in(home):
             why = f"something is mounted at {place}, inside anyplug's home, and hides what is there"
-            refuse(f"`anyplug {options.named}` was not run: {why}", f"unmount it: sudo umount {shlex.quote(place)}")
+            refuse(f"`anyplug {options.named}` was not run: {why}", f"unmount it: {typed('sudo', 'umount', place)}")
         if why := bound_agents.reason_against(home, os.getpid(), needs_terminal=needs_terminal):
             refuse(f"`anyplug {options.named}` was not run: {why}", "run it in your own terminal")
 
     def fail(self, error: AnyplugError) -> int:
         """Report an error; return the exit code."""
+        hint = self.reached(error.hint)
         if self.options.json:
-            self.print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
+            self.print_json({"error": {"code": error.code, "message": error.message, "hint": hint}})
         else:
-            render.error(error.message, error.hint)
+            render.error(error.message, hint)
         return CODES[error.code].exit if error.code in CODES else FAILED
 
     def note(self, *lines: str) -> None:
         """Show the person something besides the data."""
         if not self.options.quiet:
-            terminal.say(*lines)
+            terminal.say(*map(self.reached, lines))
+
+    def reached(self, hint: str, looking: frozenset[str] = LOOKING) -> str:
+        """Return a hint whose commands see what this one saw: the same home, and the folders that it named.
+
+        Those are for commands that are `looking`.
+        """
+        home = ["--home", self.options.home] if self.options.home else []
+        alone = ["--no-discover"] if self.options.no_discover else []
+        for folder in self.options.plugin:  # shorter than its whole path
+            whole = os.path.abspath(os.path.expanduser(folder))
+            hint = hint.replace(f"--plugin {shlex.quote(whole)} ", f"--plugin {shlex.quote(folder)} ")
+        return with_options(hint, [*home, *alone], self.options.plugin, looking)
 
     def progress(self, what: str) -> "AbstractContextManager[progress.Say]":
         """Show the person what is being done inside, as long as it lasts."""

@@ -4,22 +4,32 @@ import os
 from contextlib import ExitStack
 from typing import Any
 
+import msgspec
+
 from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import approve, render, terminal
 from anyplug.frontends.cli.cli_run import Session, Unanswered, refuse
 from anyplug.frontends.cli.describe_plugin import changed_for_people
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import entry_shape
+from anyplug.manage import install_requests
 from anyplug.manage.installer import Installed, Installer
 from anyplug.manage.plugin_sources import Source
-from anyplug.model.errors import InstallError
+from anyplug.model import hints
+from anyplug.model.errors import InstallError, UsageError
 from anyplug.model.types import Plugin
 
 
 def _install(parser: Parser) -> Command:
-    parser.add_argument("source", metavar="PATH|GIT-URL", help="a plugin's folder, or a git repository")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="PATH|GIT-URL",
+        help="a plugin's folder, or a git repository; none: list what agents asked for",
+    )
     parser.add_argument("--ref", default="", metavar="R", help="a branch, tag or commit")
     parser.add_argument("--subdir", default="", metavar="D", help="the plugin's folder inside the source")
+    parser.rest.add_argument("--decline", action="store_true", help="do not install it, and forget that an agent asked")
     approve.add_approval_options(parser)
     return install
 
@@ -42,10 +52,16 @@ COMMANDS = {"install": _install, "update": _update, "remove": _remove}
 
 def install(session: Session) -> int:
     """Install a plugin, then let the person approve it. If its setup fails, it is not installed."""
-    options, installer = session.options, _installer(session)
+    options = session.options
+    if options.source is None:
+        return _list_requests(session)
     source = Source(location=options.source, ref=options.ref, subdir=options.subdir)
+    if options.decline:
+        return _decline(session, source)
+    installer = _installer(session)
     with session.progress(f"{'fetching' if source.is_git else 'copying'} {source.shown}"):
         installed = installer.install(source)
+    install_requests.settle(session.catalog.home, source)
     entry = _entry(session, installed)
     _describe(session, installed, entry, "installed")
     is_approved = entry.state == "new" and _approves(session)
@@ -59,6 +75,30 @@ def install(session: Session) -> int:
             session.note(f"{entry.name} was not installed, because its setup failed")
             raise
     _report(session, installed, is_approved=is_approved)
+    return 0
+
+
+def _list_requests(session: Session) -> int:
+    """List the plugins that agents asked for."""
+    requests = install_requests.waiting(session.catalog.home)
+    if session.options.json:
+        session.print_json([{**msgspec.to_builtins(one.source), "at": one.at} for one in requests])
+        return 0
+    if not requests:
+        raise UsageError("install needs a folder or a git address", "`anyplug install --help` shows how to use it")
+    for one in requests:
+        render.out(f"An agent asked for {one.source.shown}; {hints.command('install', *one.source.words)} installs it")
+    session.note(f"hint: {hints.command('install', *requests[0].source.words, '--decline')} forgets a request")
+    return 0
+
+
+def _decline(session: Session, source: Source) -> int:
+    if not install_requests.settle(session.catalog.home, source):
+        raise UsageError(f"no agent asked for {source.shown}", "`anyplug install` lists what agents asked for")
+    if session.options.json:
+        session.print_json({"declined": source.shown})
+    else:
+        render.out(f"The request for {source.shown} is forgotten.")
     return 0
 
 

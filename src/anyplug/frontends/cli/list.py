@@ -46,6 +46,7 @@ def list_plugins(session: Session) -> int:
     if session.options.json:
         session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
         return 0
+    _say_what_agents_want(session)
     if not entries:
         render.out(f"No plugin is {wanted}." if wanted else "No plugins found.")
         if not session.snapshot.entries:
@@ -67,6 +68,15 @@ def list_plugins(session: Session) -> int:
     if sys.stdout.isatty() and any(entry.plugin.tier > 1 for entry in entries):
         session.note(TIERS)
     return 0
+
+
+def _say_what_agents_want(session: Session) -> None:
+    if not os.path.isdir(session.catalog.home.requests):  # otherwise importing the requests takes milliseconds
+        return
+    from anyplug.manage import install_requests  # only needed with requests
+
+    if number := len(install_requests.waiting(session.catalog.home)):
+        session.note(f"agents asked for {render.count(number, 'plugin')}; `anyplug install` lists the requests")
 
 
 def _count_tools(session: Session, entry: Entry) -> str:
@@ -140,7 +150,7 @@ def say_who_is_missing(session: Session, snapshot: Snapshot, name: str = "", *, 
         for problem in entry.problems if name in {"", entry.name} else ():
             said = f"{entry.name}: {problem.message}"
             if entry.plugin.explicit and (problem.level == "error" or problem.code == NOT_RUNNING):
-                render.error(said, problem.hint)
+                render.error(session.reached(said), session.reached(problem.hint))
                 code = FAILED
             elif entry.plugin.explicit or problem.code == NOT_RUNNING:
                 session.warn(said)

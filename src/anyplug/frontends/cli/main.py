@@ -39,8 +39,7 @@ def run(words: list[str]) -> int:
     except OSError as error:
         if "--debug" in words:
             raise
-        _drop_output()
-        return _fail(error)
+        return _fail(error, words)
 
 
 def _interrupted(interrupt: KeyboardInterrupt) -> int:
@@ -97,10 +96,33 @@ def _spare_typing_extensions() -> None:
         del sys.modules["typing_extensions"]
 
 
-def _fail(error: OSError) -> int:
+def _fail(error: OSError, words: list[str]) -> int:
+    """Report what the operating system refused; stdout itself may be what it refused to write."""
     from anyplug.frontends.cli import render
-    from anyplug.model.errors import FAILED  # only needed after a failure
+    from anyplug.frontends.cli.parsing import wants_json  # only needed after a failure
+    from anyplug.model import hints
+    from anyplug.model.errors import FAILED, OS_ERROR
 
     where = f": {error.filename}" if error.filename else ""
-    render.error(f"{error.strerror or error}{where}", "`anyplug --debug ...` shows where it happened")
+    message, hint = f"{error.strerror or error}{where}", f"{hints.command('--debug', *words)} shows where it happened"
+    if _is_nowhere():
+        message, hint = "the current folder no longer exists", "change to another one, then try again"
+    is_json = wants_json(words)
+    if is_json:
+        try:
+            render.json({"error": {"code": OS_ERROR, "message": message, "hint": hint}})
+            sys.stdout.flush()
+        except OSError:
+            is_json = False
+    _drop_output()
+    if not is_json:
+        render.error(message, hint)
     return FAILED
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False

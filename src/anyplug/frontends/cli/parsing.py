@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.commands import ALIASES, COMMANDS, GROUPS, aliases_of
 from anyplug.model.errors import DONE, USAGE, UsageError
+from anyplug.model.hints import command
 
 if TYPE_CHECKING:
     from anyplug.frontends.cli.cli_run import Session
@@ -45,6 +46,7 @@ class Parser(argparse.ArgumentParser):
         )
         self._positionals.title = "arguments"
         self._json = json
+        self.words: list[str] = []  # the whole command line, as typed
         self.rest = self.add_argument_group("more options")
 
     def error(self, message: str, hint: str = "") -> NoReturn:
@@ -61,13 +63,21 @@ class Parser(argparse.ArgumentParser):
         usually = f"`{self.prog} --help` shows how to use it"
         unknown = message.partition("unrecognized arguments: ")[2].replace("=", " ").split()
         if misplaced := [word for word in unknown if word in BEFORE_COMMAND]:
-            return f"{misplaced[0]} goes before the command: `anyplug {misplaced[0]} ... COMMAND`"
+            return f"{misplaced[0]} goes before the command: {command(*_moved(misplaced[0], self.words))}"
         if unknown == ["--json"]:
-            return "--json goes after the command: `anyplug COMMAND ... --json`"
+            others = [word for word in self.words if word != "--json"]
+            return f"--json goes after the command: {command(*others, '--json')}"
         if unknown and unknown[0].startswith("--") and any(action.metavar == KEY_VALUE for action in self._actions):
             key, value, *_ = [*unknown, "..."]
             return f"a tool's arguments are written {KEY_VALUE}: `{key.removeprefix('--')}={value}`; {usually}"
         return usually
+
+
+def _moved(option: str, words: list[str]) -> list[str]:
+    """Return a command line with an option of the program, and its value, before the command."""
+    at = next(place for place, word in enumerate(words) if word.partition("=")[0] == option)
+    end = at + 2 if option in TAKES_A_VALUE and words[at] == option else at + 1
+    return [*words[at:end], *words[:at], *words[end:]]
 
 
 def usage(parser: argparse.ArgumentParser) -> str:
@@ -86,8 +96,9 @@ def usage(parser: argparse.ArgumentParser) -> str:
 def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     """Parse the whole command line; exits on --help, --version and errors."""
     at = command_at(words)
-    is_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    is_json = wants_json(words)
     parser = program_parser(json=is_json)
+    parser.words = words
     options = parser.parse_args(words[:at])
     if options.version:
         from anyplug import __version__  # only needed when asked for
@@ -107,11 +118,17 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
     if name not in COMMANDS:
         _refuse(parser, name, rest)
     command_options, run = command_parser(name, json=is_json)
+    command_options.words = words
     # People also write options between a tool's arguments; but argparse drops a `--` when it allows for that.
     read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
     read(rest, namespace=options)
     options.named, options.typed = name, rest
     return options, run
+
+
+def wants_json(words: list[str]) -> bool:
+    """Return whether a command line asks for JSON, whatever else is wrong with it."""
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
 
 
 def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:

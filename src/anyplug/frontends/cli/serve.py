@@ -155,7 +155,7 @@ def _refuse_what_needs_http(options: "Namespace") -> None:
     for name in (name for name, value in given.items() if value):
         hint = "add --http HOST:PORT"
         if name in {"--plugin", "--no-discover"}:
-            hint += f", or pass {name} to the commands that use the daemon: `anyplug {name} ... call ...`"
+            hint += f", or leave {name} out here and pass it to the commands that use the daemon"
         raise UsageError(f"{name} needs --http", hint)
 
 

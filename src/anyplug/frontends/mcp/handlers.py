@@ -24,7 +24,8 @@ COME_BACK_S = 1  # how long a client with too many calls is told to wait
 INSTRUCTIONS = (
     "Tools of the plugins that the user installed and approved in anyplug. Each description names its plugin. "
     f"Where {search_tools.FIND}, {search_tools.DESCRIBE} and {search_tools.CALL} are listed, the plugins' tools are "
-    "found and called through them. A result that is an error says what to do next."
+    "found and called through them. builtin_list_plugins and builtin_describe_plugin tell about the plugins "
+    "themselves. A result that is an error says what to do next."
 )
 
 

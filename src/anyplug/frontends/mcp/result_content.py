@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from anyplug.call.slash_commands import CommandOutcome
-from anyplug.model import schema
+from anyplug.model import hints, schema
 from anyplug.model.types import Audio, Block, Failure, File, Image, Resource, Result, Text
 
 INLINE_BYTES = 65_536  # a file up to this size is embedded; a larger one would fill an agent's context
@@ -20,7 +20,8 @@ Wire = dict[str, Any]
 def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_modern: bool) -> Wire:
     """Convert a call's result. Content is passed on unchanged; our errors tell what to do, and carry their code."""
     content = [_block(block) for block in result.content]
-    error, structured, is_error = result.error, result.structured, result.is_error
+    error = _told(result.error) if result.error is not None else None
+    structured, is_error = result.structured, result.is_error
     if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
         # Clients reject the whole answer if it violates the declared schema, unless it is an error.
         why = f"the result violates the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
@@ -70,7 +71,12 @@ def prompt_result(outcome: CommandOutcome) -> Wire:
 
 def failure_data(error: Failure) -> Wire:
     """Return an error as the `data` of a JSON-RPC error."""
-    return _failure(error)
+    return _failure(_told(error))
+
+
+def _told(error: Failure) -> Failure:
+    """Return an error for an agent, which cannot type the commands of its hint."""
+    return msgspec.structs.replace(error, hint=hints.for_agents(error.hint))
 
 
 def _failure(error: Failure) -> Wire:

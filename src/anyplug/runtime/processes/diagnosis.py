@@ -7,6 +7,7 @@ import msgspec
 
 from anyplug.home import untrusted_files
 from anyplug.model.errors import is_shortage
+from anyplug.model.hints import typed
 
 MAGIC_BYTES = 4  # bytes that identify a program
 HEAD_BYTES = 256  # bytes of a shebang line that the kernel reads
@@ -46,11 +47,11 @@ def faults(path: str, search_path: str | None = None) -> list[Diagnosis]:
         return [Diagnosis("it is a folder", "use the program inside it")]
     closed = []
     if not os.access(path, os.X_OK):
-        closed.append(Diagnosis("it has no execute permission", f"chmod +x {path}"))
+        closed.append(Diagnosis("it has no execute permission", typed("chmod", "+x", path)))
     try:
         head = untrusted_files.head(path, HEAD_BYTES)
     except OSError as error:  # a lack of resources is not about the file
-        fault = Diagnosis(error.strerror or str(error), f"chmod +r {path}")
+        fault = Diagnosis(error.strerror or str(error), typed("chmod", "+r", path))
         return closed if is_shortage(error) else [*closed, fault]
     if head.startswith(BOM):
         reason = "it begins with a byte order mark (BOM), so the system cannot find its interpreter"
