@@ -91,7 +91,7 @@ def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(use
     found = tried(user, format)
     assert is_open(found) == expected(format, user, writes_aside=format == "workbench")
     assert found["state"] == "approved"
-    assert set(found["layers"]) == {*LAYERS, "snapshot"}
+    assert set(found["layers"]) == {*LAYERS, BROKER, "snapshot"}
     assert found["filter"]
 
 

@@ -6,7 +6,7 @@ A grant is a permission with or without a scope:
     filesystem:write[:PATH]    the same to write; without a scope the machine's own /tmp, too
     network                    TCP and UDP to anywhere, and names
     network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
-    network:unix               Unix sockets on this machine
+    network:unix               Unix sockets of this machine; those in its own folders need no grant
     network:HOST[:PORT]        TCP to this host, through our proxy; together with ports: `unheld`
     shell:exec[:PROGRAM]       every program of the system with its settings, or this one
     clipboard, notifications   open nothing: the kernel knows neither
