@@ -905,6 +905,80 @@ async def test_a_listener_that_fails_disturbs_nobody(zot, host):
     assert complaints
 
 
+SPEAKS_UP = """
+hello()
+emit('notify', message='hello there')
+emit('submit', text='do this')
+emit('open_panel', panel={'id': 'p', 'title': 'Todos', 'lines': ['a']})
+tool('act')
+emit('ready')
+"""
+
+
+async def test_what_is_said_at_start_reaches_who_listens_before_and_soon_after_and_else_the_log(zot, host):
+    before, after, log = [], [], ""
+    folder = zot("talks", SPEAKS_UP + LOOP)
+    unentered = host(folder)
+    stop = unentered.listen(before.append)
+    async with unentered as h:
+        await until(lambda: any(isinstance(notice, PanelChanged) for notice in before))
+        stop()
+    async with host(folder) as h:
+        await until(lambda: h.panels.open)
+        deaf = h.listen(lambda _: False)
+        h.listen(after.append)
+        deaf()
+        (entry,) = h.plugins
+        with open(h.catalog.home.log(entry.plugin), encoding="utf-8") as file:
+            log = file.read()
+    for heard_of in (before, after):
+        said = [notice for notice in heard_of if type(notice).__name__ != "SnapshotChanged"]
+        assert said[:2] == [Note("talks", "info", "hello there"), Submitted("talks", "do this")]
+        assert isinstance(said[2], PanelChanged)
+    assert "nobody heard its note (info):\n    hello there" in log
+    assert "nobody heard what it submitted:\n    do this" in log
+    assert "nobody saw its panel:\n    Todos" in log
+    assert log.count("nobody") == 3  # of the run in which nobody listened
+
+
+# As `tsx` does: a server in the temporary folder, to which the process that runs the script connects.
+RUNNER = """#!/usr/bin/env node
+const fs = require("node:fs"), net = require("node:net"), os = require("node:os"), path = require("node:path");
+const { spawn } = require("node:child_process");
+const folder = path.join(os.tmpdir(), "runner-" + os.userInfo().uid), pipe = path.join(folder, process.pid + ".pipe");
+fs.mkdirSync(folder, { recursive: true });
+const server = net.createServer();
+server.listen(pipe, () => {
+  const main = "const s = require('net').connect(process.env.PIPE, () => require(process.env.MAIN)); s.unref();";
+  const env = { ...process.env, PIPE: pipe, MAIN: path.resolve("main.js") };
+  spawn(process.execPath, ["-e", main], { stdio: "inherit", env }).on("exit", (code) => process.exit(code));
+});
+"""
+MAIN = """
+const emit = (frame) => process.stdout.write(JSON.stringify(frame) + "\\n");
+emit({ type: "hello", name: "pad" });
+emit({ type: "register_tool", name: "act", description: "Does it.", schema: { type: "object" } });
+emit({ type: "ready" });
+require("node:readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const frame = JSON.parse(line);
+  if (frame.type === "shutdown") process.exit(0);
+  const content = [{ type: "text", text: "kept" }];
+  if (frame.type === "tool_call") emit({ type: "tool_result", id: frame.id, content });
+});
+"""
+
+
+async def test_a_runner_that_talks_to_its_script_by_a_socket_needs_no_grant_for_it(zot, host, root):
+    folder = zot("pad", exec="./run.js")
+    plugin_folders.write(os.path.join(folder, "run.js"), RUNNER, 0o755)
+    plugin_folders.write(os.path.join(folder, "main.js"), MAIN)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("pad").plugin
+        assert "network:unix" not in plugin.permissions
+        await h.approve(plugin, always=True)
+        assert (await h.call("act")).text == "kept", problems(h)
+
+
 # What is too large
 
 

@@ -31,6 +31,7 @@ from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
+from anyplug.home import plugin_logs
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -52,7 +53,7 @@ from anyplug.model.json_values import DEEPEST_METADATA, TOO_DEEP, is_too_deep
 from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
-from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
+from anyplug.peers.notices import Listener, Notices, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
@@ -112,6 +113,7 @@ class Host:
         self._watch = watch
         self._tell = tell
         self._learning = learning
+        self._notices = Notices()
         self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
@@ -169,6 +171,8 @@ class Host:
             granted=catalog.approvals.granted,
             snapshot=lambda: self.snapshot,
             reload=self._loading.again,
+            notices=self._notices,
+            log=lambda plugin, heading, text: plugin_logs.append(catalog.home.log(plugin), heading, text),
         )
         self._guards = Guards(
             self._peers, catalog.settings, self._loading.why_absent, self._greeting, catalog.approvals.granted
@@ -348,8 +352,11 @@ class Host:
         self._live.emit(event, **fields)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Register a callback for extensions' own messages; call the returned function to stop."""
-        return self._live.listen(listener)
+        """Register a callback for extensions' own messages; call the returned function to stop.
+
+        Works before the host is entered, too. A callback that returns False has done nothing with a message.
+        """
+        return self._notices.listen(listener)
 
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
@@ -571,7 +578,7 @@ class Host:
             part.follow(self._catalog.settings)
 
     def _tell_of_snapshot(self) -> None:
-        self._live.notice(SnapshotChanged())
+        self._notices.send(SnapshotChanged())
 
     async def _call_for(
         self,

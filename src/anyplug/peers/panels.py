@@ -11,6 +11,7 @@ import functools
 import re
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -42,6 +43,14 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     footer: str = ""
     is_open: bool = True
+
+
+class Changed(Protocol):
+    """Is told of a panel that was opened (`is_new`), redrawn or closed."""
+
+    def __call__(self, panel: Panel, owner: PanelOwner, *, is_new: bool) -> None:
+        """Handle the change."""
+        ...
 
 
 class _Keys:
@@ -87,7 +96,7 @@ class _Keys:
 class Panels:
     """The panels of one host. The one opened last has the focus."""
 
-    def __init__(self, changed: Callable[[Panel], None]) -> None:
+    def __init__(self, changed: Changed) -> None:
         """Start with none; `changed` is called at every opening, redrawing and closing."""
         self._changed = changed
         self._open: dict[tuple[str, str], tuple[PanelOwner, Panel]] = {}
@@ -110,7 +119,7 @@ class Panels:
             self.close(other)
         self._open[owner, given.id] = (peer, panel)
         self._keys.setdefault((owner, given.id), _Keys()).go_on()
-        self._changed(panel)
+        self._changed(panel, peer, is_new=True)
         return panel
 
     def render(self, peer: PanelOwner, frame: PanelRender) -> None:
@@ -123,7 +132,7 @@ class Panels:
             )
             self._open[place] = (peer, panel)
             self._keys[place].go_on()
-            self._changed(panel)
+            self._changed(panel, peer, is_new=False)
 
     def closed(self, peer: PanelOwner, name: str) -> None:
         """Close a panel at its owner's request."""
@@ -167,9 +176,9 @@ class Panels:
 
     def _take_away(self, place: tuple[str, str]) -> None:
         if place in self._open:
-            _, panel = self._open.pop(place)
+            peer, panel = self._open.pop(place)
             self._keys.pop(place).drop()
-            self._changed(msgspec.structs.replace(panel, is_open=False))
+            self._changed(msgspec.structs.replace(panel, is_open=False), peer, is_new=False)
 
 
 def normalise(key: str, text: str = "") -> tuple[str, str]:
