@@ -14,8 +14,12 @@ import pytest
 import plugin_folders
 import zot_folders
 from anyplug.call.consent import Attachment
+from anyplug.catalog.profiles import View
+from anyplug.catalog.tool_search import Index
+from anyplug.formats.shared.contract import Greeting
 from anyplug.formats.zot import format  # noqa: A004 - the product's own word
 from anyplug.formats.zot import peer as extension
+from anyplug.frontends.mcp.handlers import Desk, Request
 from anyplug.model.types import Failure, Image, Note, NotesCleared, SlashSubmitted, Submitted, Text
 from anyplug.peers import panels
 from anyplug.peers.notices import PanelChanged
@@ -977,6 +981,87 @@ async def test_a_runner_that_talks_to_its_script_by_a_socket_needs_no_grant_for_
         assert "network:unix" not in plugin.permissions
         await h.approve(plugin, always=True)
         assert (await h.call("act")).text == "kept", problems(h)
+
+
+HEARS = "hello()\nemit('subscribe', events=['session_start', 'tool_call', 'tool_result', 'session_end'])\nemit('ready')"
+
+
+async def test_events_say_whose_session_it_is_and_count_and_the_last_one_is_its_end(zot, host):
+    hearing = zot("hearing", HEARS + LOOP)
+    async with host(zot("echo"), hearing, greeting=Greeting(session_id="talk-7")) as h:
+        await h.call("echo")
+        h.emit("tool_call", session_id="another", text="of an agent's own")
+    events = [frame for frame in heard(hearing) if frame["type"] == "event"]
+    assert [frame["event"] for frame in events] == [
+        "session_start", "tool_call", "tool_result", "tool_call", "session_end",
+    ]  # fmt: skip
+    assert [frame["sequence"] for frame in events] == [1, 2, 3, 4, 5]
+    assert [frame["session_id"] for frame in events] == ["talk-7", "talk-7", "talk-7", "another", "talk-7"]
+    assert events[-1]["reason"] == "shutdown"
+    async with host(hearing) as h, host(hearing):
+        pass
+    made_up = {frame["session_id"] for frame in heard(hearing)[len(events) :] if frame["type"] == "event"}
+    assert len(made_up - {"talk-7", "another"}) == 2
+    assert all(made_up)
+
+
+async def test_a_tool_has_one_name_in_events_interceptions_and_results_also_if_another_has_it(zot, host):
+    guards = "\nfor frame in heard():\n    if frame['type'] == 'event_intercept':\n"
+    guards += "        emit('event_intercept_response', id=frame['id'])\n"
+    subscribes = "emit('subscribe', events=['tool_call', 'tool_result'], intercept=['tool_call'])"
+    watching = zot("watching", f"hello()\n{subscribes}\nemit('ready')\n{guards}")
+    first, second = zot("first", answering("say(frame, 'one')")), zot("second", answering("say(frame, 'two')"))
+    asks = (
+        "emit('call_tool', id='1', name='second/act', args={}, parent_id=frame['id'])",
+        "answer = next(one for one in heard() if one['type'] == 'tool_result')",
+        "say(frame, answer['name'] + ' ' + answer['content'][0]['text'])",
+    )
+    asking = zot("asking", answering(*asks, up="hello('call_tool')\ntool('ask')\nemit('ready')\n"))
+    async with host(first, second, watching, asking) as h:
+        assert (await h.call("ask")).text == "act two"
+        with open(h.catalog.home.log(h.snapshot.plugin("second").plugin), encoding="utf-8") as file:
+            log = file.read()
+        with open(h.catalog.home.log(h.snapshot.plugin("first").plugin), encoding="utf-8") as file:
+            assert "belongs to" not in file.read()
+    names = [(frame.get("event"), frame["tool_name"]) for frame in heard(watching) if "tool_name" in frame]
+    assert [name for _, name in names] == ["ask", "ask", "act", "act", "act", "ask"], names
+    assert next(frame for frame in heard(watching) if frame.get("origin_extension"))["type"] == "event_intercept"
+    assert log.count("belongs to plugin 'first'") == 1
+
+
+DEFERS = """
+hello()
+tool("find", description="Finds tools.")
+tool("rare", deferred=True, namespace="archive", output_schema={"type": "object"})
+tool("scripted", exposure="codemode")
+tool("odd", exposure="sideways")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call" and frame["name"] == "find":
+        say(frame, "found", activate_tools=["rare", "nonsense"])
+    elif frame["type"] == "tool_call":
+        say(frame, '{"n": 1}')
+"""
+
+
+async def test_a_deferred_tool_is_shown_to_agents_once_a_result_activates_it(zot, host):
+    async with host(zot("defers", DEFERS)) as h:
+        changes = []
+        desk = Desk(h, View(h.catalog.home))
+        desk.changed = lambda: changes.append(1)
+        listed = lambda: [tool["name"] for tool in desk.offering.tools if not tool["name"].startswith("builtin")]  # noqa: E731
+        assert listed() == ["find"]
+        request = Request(attachment=Attachment("mcp", view=desk.view))
+        assert (await desk.call("find", {}, request))["content"][0]["text"] == "found"
+        assert listed() == ["find", "rare"]
+        await desk.call("find", {}, request)
+        assert changes == [1]
+        shown = next(tool for tool in desk.offering.tools if tool["name"] == "rare")
+        assert shown["outputSchema"] == {"type": "object"}
+        assert (await desk.call("rare", {}, request))["structuredContent"] == {"n": 1}
+        assert (await h.call("scripted")).text == '{"n": 1}'  # not shown, but it can be called
+        assert Index(desk.view.tools(h.snapshot), h.snapshot).find("archive", 1)[0].tool.name == "rare"
+        assert any("unknown exposure 'sideways'" in message for message in problems(h))
 
 
 # What is too large

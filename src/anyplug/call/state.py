@@ -82,6 +82,7 @@ class Trail:
             tool=record.tool,
             plugin=record.plugin,
             format=record.format,
+            activates=result.activates,
         )
 
     def ended(self, result: Result) -> Record:

@@ -14,6 +14,7 @@ from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
 from anyplug.model.types import Command, Plugin, Problem, State, Tool
 from anyplug.model.untrusted_text import for_people
 
+NAME_TAKEN = "name_taken"  # the code of a problem
 LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and it is not a typo
 
 
@@ -96,6 +97,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def full_name(self, name: str) -> str:
         """Return the full name of a tool by any of its names; an unknown name is returned unchanged."""
         return self.aliases.get(name, name)
+
+    def name_in_events(self, name: str) -> str:
+        """Return the name that guards and those who hear of events know a tool by; an unknown name unchanged."""
+        found = self.owners.get(name) or self.overruled.get(name)
+        return found[0].ruled_as if found else name
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
@@ -374,7 +380,7 @@ def _free_tools(
         if not is_refused and owner != plugin.name and own not in {other.name for other in overruled}:
             cure = f"call it '{own}', or rename it"
             overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
-        problems.append(Problem("name_taken", message, cure, "warning"))
+        problems.append(Problem(NAME_TAKEN, message, cure, "warning"))
     return tuple(free), overruled, problems
 
 
@@ -414,7 +420,7 @@ def _free_commands(
             continue
         message = f"the command '/{command.name}' of plugin '{plugin.name}' is shadowed: the name belongs to {taken_by}"
         problems.append(
-            Problem("name_taken", message, ("rename the command; the plugin's other commands work"), "warning")
+            Problem(NAME_TAKEN, message, ("rename the command; the plugin's other commands work"), "warning")
         )
     return tuple(free), problems
 

@@ -6,6 +6,7 @@ else runs a tool.
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -28,7 +29,7 @@ from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
 from anyplug.call.state import Trail, failed, warned
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
-from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.catalog.snapshot import NAME_TAKEN, Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.formats.shared.contract import AskPeer, Greeting, Reload, Surroundings
 from anyplug.home import plugin_logs
@@ -66,6 +67,7 @@ if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 FIX_PLUGIN = "fix the plugin"
+SESSION_BYTES = 16  # of the random id of a session
 
 
 class Host:
@@ -101,7 +103,8 @@ class Host:
 
         Raises ConfigError if the settings cannot be read.
         """
-        self._greeting = greeting or Greeting()
+        given = greeting or Greeting()
+        self._greeting = msgspec.structs.replace(given, session_id=given.session_id or secrets.token_hex(SESSION_BYTES))
         self._users = Users(os.environ if environment is None else environment)
         self._catalog = Catalog(
             find_home(home),
@@ -114,6 +117,7 @@ class Host:
         self._tell = tell
         self._learning = learning
         self._notices = Notices()
+        self._logged: set[tuple[str, str]] = set()  # lines in plugins' logs that are not to be repeated
         self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
@@ -578,7 +582,18 @@ class Host:
             part.follow(self._catalog.settings)
 
     def _tell_of_snapshot(self) -> None:
+        for entry in self.snapshot.entries:
+            if entry.problems and self._peers.has_begun(entry.plugin):
+                self._log_shadowing(entry)
         self._notices.send(SnapshotChanged())
+
+    def _log_shadowing(self, entry: Entry) -> None:
+        """Log in a running plugin's own log which of its names belong to others, once in a host's life."""
+        path = self._catalog.home.log(entry.plugin)
+        for problem in entry.problems:
+            if problem.code == NAME_TAKEN and (path, problem.message) not in self._logged:
+                self._logged.add((path, problem.message))
+                plugin_logs.append(path, problem.message, "")
 
     async def _call_for(
         self,

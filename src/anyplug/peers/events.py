@@ -172,7 +172,8 @@ class Live:
                 async with turn:
                     if not scope.cancel_called:
                         result = await self._call(caller.plugin, request.name, request.args, parent, chain)
-                        caller.answer(request, result.content, is_error=result.is_error)
+                        name = self._snapshot().name_in_events(result.tool)
+                        caller.answer(request, result.content, is_error=result.is_error, name=name)
         except Exception as error:  # noqa: BLE001 - a fault of ours with this request must not end the host
             said = {"message": f"a call for plugin '{caller.plugin.name}' failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
 from anyplug.formats.shared.new_plugins import NewPlugin
@@ -55,6 +57,7 @@ ready = defaults.ready
 # The known keys of a manifest. Authors also use their own.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
 TIMEOUT_S = 60.0
+DEFERRED = frozenset({"deferred", "codemode"})  # exposures of tools that agents are not shown at first
 THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
 LONGEST_KIND = 80  # characters of a block's type, for messages
 NO_CONTENT = "(extension returned no content)"
@@ -161,7 +164,8 @@ def result(call: Call, request: Request, answer: "frames.ToolResult", around: Su
             blocks.append(block)
     content = tuple(blocks) or (Text(NO_CONTENT),)
     if not answer.is_error:
-        return Result(content=content, structured=answer.structured_content)
+        activates = tuple(answer.activate_tools)
+        return Result(content=content, structured=_structured(call, answer), activates=activates)
     said = "\n".join(block.text for block in content if isinstance(block, Text))
     return Result(
         content=content,
@@ -169,6 +173,17 @@ def result(call: Call, request: Request, answer: "frames.ToolResult", around: Su
         is_error=True,
         error=Failure("tool_error", said),
     )
+
+
+def _structured(call: Call, answer: "frames.ToolResult") -> Any:
+    """Return the structured result; zot takes the text of a tool with an output schema, which may be the same."""
+    if answer.structured_content is not None or call.tool.output_schema is None:
+        return answer.structured_content
+    texts = [raw["text"] for raw in answer.content if isinstance(raw.get("text"), str)]
+    try:
+        return msgspec.json.decode("\n".join(texts))
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
@@ -182,6 +197,9 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
             input_schema=tool.schema if isinstance(tool.schema, dict) and tool.schema else ANY_OBJECT,
             program="",
             timeout_s=0 if tool.interactive else TIMEOUT_S,
+            output_schema=tool.output_schema if isinstance(tool.output_schema, dict) and tool.output_schema else None,
+            deferred=tool.deferred or tool.exposure in DEFERRED,
+            namespace=tool.namespace or plugin,
         )
         for tool in registered
     )

@@ -62,6 +62,7 @@ class Desk:
         self._offering: Offering | None = None
         self._told: Offering | None = None  # what clients were last told
         self._under_way = 0
+        self.changed: Callable[[], None] = lambda: None  # called when other tools are offered to this view alone
 
     @property
     def offering(self) -> Offering:
@@ -107,6 +108,8 @@ class Desk:
             self._under_way -= 1
         if opened:
             return self._input_required(opened[0], request, name, given)
+        if result.activates and self.view.activate(result.activates, self.host.snapshot):
+            self.changed()
         return tool_result(result, offering.output_schemas.get(result.tool), is_modern=request.is_modern)
 
     async def prompt(self, name: str, words: str, request: Request) -> Wire:

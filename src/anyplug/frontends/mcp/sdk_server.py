@@ -65,6 +65,7 @@ class Reception:
 
     def __init__(self, desk: Desk, attachment_of: AttachmentOf | None = None) -> None:
         self.desk = desk
+        self.desk.changed = self._grow_stale
         self.clients: list[Client] = []
         self.opened: Callable[[Context], None] = lambda _: None  # called when a client of the older era is ready
         self._attachment_of = attachment_of or (lambda _: None)
@@ -179,9 +180,12 @@ class Reception:
             responses={key: answer.model_dump(by_alias=True, mode="json") for key, answer in responses.items()},
         )
 
+    def _grow_stale(self) -> None:
+        self._stale.set()
+
     def _heard(self, notice: Notice) -> bool:
         if isinstance(notice, SnapshotChanged):
-            self._stale.set()
+            self._grow_stale()
         elif isinstance(notice, Note) and self.desk.view.has_plugin(notice.plugin):
             self._notes.append(notice)  # also for the first client, which is not ready while plugins start
             if self.clients:
