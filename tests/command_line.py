@@ -107,8 +107,9 @@ def finish(process: subprocess.Popen[bytes]) -> Done:
 class Terminal:
     """A person at a terminal: sees what is shown, types lines, presses Ctrl-C."""
 
-    def __init__(self, *words: str, stdout: int | None = None) -> None:
+    def __init__(self, *words: str, stdout: int | None = None, colours: bool = False) -> None:
         self._words, self._stdout = words, stdout
+        self._wishes = {} if colours else {"NO_COLOR": "1"}
         self.seen = ""
         self.code = -1
 
@@ -119,7 +120,7 @@ class Terminal:
             ["sh", "-c", 'exec "$@" 0<>"$0"', os.ttyname(slave), *PROGRAM, *self._words],
             stdout=slave if self._stdout is None else self._stdout,
             stderr=slave,
-            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
+            env={**os.environ, "TERM": "xterm", **self._wishes},
             start_new_session=True,
         )
         os.close(slave)
@@ -184,7 +185,8 @@ class Terminal:
             if error.errno != errno.EIO:  # nobody has the other end open any more
                 raise
             return False
-        self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace")).replace("\r\n", "\n")
+        text = data.decode(errors="replace").replace("\r\n", "\n")
+        self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text) if self._wishes else text
         return bool(data)
 
 

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 import plugin_folders
+import processes
 import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.catalog.profiles import View
@@ -182,6 +183,26 @@ async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_
     async with host(beside, absolute, bare) as h:
         for name in ("beside", "absolute", "bare"):
             assert (await h.call(name)).text == "{}", problems(h)
+
+
+async def test_what_go_runs_is_built_when_it_is_approved(zot, host, root, programs, monkeypatch):
+    monkeypatch.setenv("PATH", programs, prepend=":")
+    acts = 'echo "$@" >> said\ncase "$1" in build) echo made > "$3";; *) exec python3 -I -S "$5";; esac\n'
+    plugin_folders.write(os.path.join(programs, "go"), f"#!/bin/sh\n{acts}", 0o755)
+    arguments = ["run", "-tags", "x y", "-v", "run.py", "--mode", "daemon"]
+    folder = zot("built", exec="go", args=arguments)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("built").plugin
+        await h.approve(plugin, always=True)
+        made = os.path.join(h.catalog.home.cache(plugin), "built")
+        assert (
+            processes.read(os.path.join(folder, "said")).decode().startswith(f"build -o {made} -tags x y -v run.py\n")
+        )
+        assert processes.read(made) == b"made\n"
+        assert (await h.call("built")).text == "{}", problems(h)
+        plugin_folders.write(os.path.join(programs, "go"), "#!/bin/sh\necho no network >&2\nexit 1\n", 0o755)
+        said = await h.prepare(plugin)
+        assert said == "it could not be built yet, and will be at its first start: no network"
 
 
 async def test_what_is_built_or_fetched_before_it_runs_has_longer_for_its_hello(zot, host, programs, monkeypatch):
@@ -1480,9 +1501,10 @@ async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
         h.emit("assistant_message", text="hi")
         h.emit("tool_result", status="completed", tool_id="x")
         await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 3)
+    always = {"type": "event", "cwd": os.getcwd(), "session_id": heard(some, "event")[0]["session_id"]}
     assert heard(some, "event")[:2] == [
-        {"type": "event", "event": "turn_start", "cwd": os.getcwd(), "step": 0},
-        {"type": "event", "event": "turn_end", "cwd": os.getcwd(), "stop": "end"},
+        {**always, "event": "turn_start", "step": 0, "sequence": 1},
+        {**always, "event": "turn_end", "stop": "end", "sequence": 2},
     ]
     assert [frame["step"] for frame in heard(some, "event")[::2]] == list(range(500))
     assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "assistant_message", "tool_result"]
@@ -1516,6 +1538,7 @@ async def test_what_came_of_a_call_of_any_format_is_an_event(zot, cyclop, host):
         "status": "completed",
         "executed": True,
         "result": {"content": [{"type": "text", "text": '{"n": 1}'}], "is_error": False},
+        "sequence": called["sequence"] + 1,
     }
     assert (broken["tool_name"], broken["status"], broken["result"]["is_error"]) == ("target", "failed", True)
 
@@ -1696,4 +1719,5 @@ async def test_an_event_is_an_event_whatever_its_fields_are_named(zot, host):
     async with host(folder) as h:
         h.emit("odd", type="shutdown", more=1)
         await until(lambda: heard(folder, "event"))
-    assert heard(folder, "event") == [{"type": "event", "event": "odd", "cwd": os.getcwd(), "more": 1}]
+    (event,) = heard(folder, "event")
+    assert (event["type"], event["event"], event["cwd"], event["more"]) == ("event", "odd", os.getcwd(), 1)

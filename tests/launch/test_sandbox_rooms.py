@@ -1213,7 +1213,7 @@ async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(
         assert len(rooms(h)) <= 1
         assert not (await h.call("hello")).is_error
         forks = [line for line in processes.tagged(h._runner.guard._tag).values() if "sandbox.zygote" in line]
-        assert len(forks) == 2, "the zygote itself, and the one spawner"
+        assert len(forks) == 3, "the zygote itself, the one spawner, and its broker"
 
 
 @pytest.mark.anyio

@@ -95,7 +95,7 @@ class Live:
 
     def _notify(self, plugin: Plugin, notice: Notice, *, is_missed: bool = True) -> None:
         heading, text = unheard(notice) if is_missed else ("", "")
-        if not self._notices.send(notice) and heading:
+        if not self._notices.send(notice, is_missed=is_missed) and heading:
             self._log(plugin, heading, text)
 
     def _said(self, peer: Any, said: msgspec.Struct | None) -> None:
@@ -104,7 +104,7 @@ class Live:
             case None:
                 self._forget(peer)
             case OpenPanel():
-                self.panels.show(peer, said.panel)
+                self.panels.show(peer, said.panel, is_asked_for=False)
             case PanelRender():
                 self.panels.render(peer, said)
             case PanelClose():

@@ -46,16 +46,21 @@ class Notices:
         self._kept = deque((one for one in kept if not _hears(listener, one[1])), MOST_KEPT)
         return lambda: self._listeners.remove(listener)
 
-    def send(self, notice: Notice) -> bool:
-        """Send a notice to all listeners; return whether anybody heard it."""
-        if sum([_hears(listener, notice) for listener in self._listeners]):
-            return True
-        if isinstance(notice, NotesCleared):
-            kept = [one for one in self._kept if not (isinstance(one[1], Note) and one[1].plugin == notice.plugin)]
-            self._kept = deque(kept, MOST_KEPT)
-        elif not isinstance(notice, SnapshotChanged):
+    def send(self, notice: Notice, *, is_missed: bool = True) -> bool:
+        """Send a notice to all listeners; return whether anybody heard it.
+
+        `is_missed`: if nobody did, it is kept for the next listener.
+        """
+        is_heard = sum([_hears(listener, notice) for listener in self._listeners]) > 0
+        older = [one for one in self._kept if _replaces(notice, one[1])]
+        for one in older:
+            self._kept.remove(one)
+        is_over = isinstance(notice, NotesCleared | SnapshotChanged) or (
+            isinstance(notice, PanelChanged) and not notice.panel.is_open
+        )
+        if not is_heard and not is_over and (is_missed or older):
             self._kept.append((time.monotonic(), notice))
-        return False
+        return is_heard
 
 
 def unheard(notice: Notice) -> tuple[str, str]:
@@ -127,6 +132,13 @@ def _bounded(keep: Callable[[Note], None], noted: Callable[[Notice], Note | None
         return note is not None
 
     return hear
+
+
+def _replaces(notice: Notice, kept: Notice) -> bool:
+    """Return whether a notice that nobody has heard yet says nothing any more."""
+    if isinstance(notice, PanelChanged) and isinstance(kept, PanelChanged):
+        return (notice.panel.owner, notice.panel.id) == (kept.panel.owner, kept.panel.id)
+    return isinstance(notice, NotesCleared) and isinstance(kept, Note) and kept.plugin == notice.plugin
 
 
 def _hears(listener: Listener, notice: Notice) -> bool:

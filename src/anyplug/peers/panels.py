@@ -46,7 +46,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(Protocol):
-    """Is told of a panel that was opened (`is_new`), redrawn or closed."""
+    """Is told of a panel that was opened (`is_new`: by its owner), redrawn or closed."""
 
     def __call__(self, panel: Panel, owner: PanelOwner, *, is_new: bool) -> None:
         """Handle the change."""
@@ -107,8 +107,11 @@ class Panels:
         """The open ones, the focused one last."""
         return [panel for _, panel in self._open.values()]
 
-    def show(self, peer: PanelOwner, given: PanelContent) -> Panel:
-        """Open a panel, or reopen it. If an extension has too many, its oldest one closes."""
+    def show(self, peer: PanelOwner, given: PanelContent, *, is_asked_for: bool = True) -> Panel:
+        """Open a panel, or reopen it. If an extension has too many, its oldest one closes.
+
+        `is_asked_for`: the caller shows it, as the outcome of a command.
+        """
         owner = peer.plugin.name
         panel = Panel(
             id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
@@ -119,7 +122,7 @@ class Panels:
             self.close(other)
         self._open[owner, given.id] = (peer, panel)
         self._keys.setdefault((owner, given.id), _Keys()).go_on()
-        self._changed(panel, peer, is_new=True)
+        self._changed(panel, peer, is_new=not is_asked_for)
         return panel
 
     def render(self, peer: PanelOwner, frame: PanelRender) -> None:

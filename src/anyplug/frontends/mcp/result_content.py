@@ -9,6 +9,7 @@ import msgspec
 from anyplug.call.slash_commands import CommandOutcome
 from anyplug.model import schema
 from anyplug.model.types import Audio, Block, Failure, File, Image, Resource, Result, Text
+from anyplug.model.untrusted_text import for_models
 
 INLINE_BYTES = 65_536  # a file up to this size is embedded; a larger one would fill an agent's context
 ERROR, METADATA, QUESTION = "anyplug/error", "anyplug/metadata", "anyplug/question"  # our keys in `_meta`
@@ -59,7 +60,7 @@ def refusal(error: Failure) -> Wire:
 
 def prompt_result(outcome: CommandOutcome) -> Wire:
     """Convert a slash command's outcome: text to send is the user's, text to show is not."""
-    said = outcome.text or f"{outcome.command} ran and returned nothing."
+    said = for_models(outcome.text) or f"{outcome.command} ran and returned nothing."
     role = "user" if outcome.action in {"prompt", "insert"} else "assistant"
     return {
         "description": f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}",
