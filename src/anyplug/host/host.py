@@ -488,6 +488,8 @@ class Host:
                 said = f"{result.text}\n{result.metadata.get('stderr', '')}"
                 error = await self._cured(result.error, said, call.plugin, standing, trail)
                 result = msgspec.structs.replace(result, error=error)
+            elif remarks := self._provisions.private_files(call.plugin, result, call.arguments):
+                result = msgspec.structs.replace(warned(result, remarks), remarks=tuple(remarks))
             result = await self._gates.after(call, standing, trail, result)
         except anyio.get_cancelled_exc_class():
             trail.record.held_by = self._provisions.receipt(call.plugin)

@@ -211,6 +211,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     plugin: str = ""
     format: str = ""
     activates: tuple[str, ...] = ()  # deferred tools to show to the caller from now on
+    remarks: tuple[str, ...] = ()  # what the host has to say about it; also among the warnings in the metadata
 
     @property
     def text(self) -> str:

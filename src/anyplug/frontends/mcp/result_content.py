@@ -21,6 +21,7 @@ Wire = dict[str, Any]
 def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_modern: bool) -> Wire:
     """Convert a call's result. Content is passed on unchanged; our errors tell what to do, and carry their code."""
     content = [_block(block) for block in result.content]
+    content += [{"type": "text", "text": f"[anyplug] {remark}"} for remark in result.remarks]
     error, structured, is_error = result.error, result.structured, result.is_error
     if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
         # Clients reject the whole answer if it violates the declared schema, unless it is an error.
