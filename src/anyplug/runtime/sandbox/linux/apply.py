@@ -182,6 +182,10 @@ class Confinement:
             )
             trees += [(syscalls.clone_tree(path), path) for path in below]
         own_tmp = [tree for tree, _ in trees[:1]]
+        if not self.order.private_tmp and "read-only" in self.held:
+            for path in request["writable"]:  # in the machine's /tmp, which may be granted for reading only
+                trees.append((syscalls.clone_tree(path), path))
+                syscalls.set_tree_writable(trees[-1][0])
         laid: list[int] = []
         if self.lays_code:
             assert self.shelf is not None
