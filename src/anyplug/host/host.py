@@ -326,7 +326,7 @@ class Host:
         trail = Trail(f"/{name}", attachment or self._attachment, {"args": words})
         notes: list[Note] = []
         standing: Standing | None = None
-        stop_listening = self.listen(note_taker(notes))
+        stop_listening = self.listen(note_taker(notes), catch_up=False)
         try:
             view = trail.attachment.view
             await self.hear_out(f"/{name}")
@@ -355,12 +355,13 @@ class Host:
         """Tell extensions of an event in the life of an agent, such as turn_start or turn_end."""
         self._live.emit(event, **fields)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, catch_up: bool = True) -> Callable[[], None]:
         """Register a callback for extensions' own messages; call the returned function to stop.
 
-        Works before the host is entered, too. A callback that returns False has done nothing with a message.
+        Works before the host is entered, too. A callback that returns False has done nothing with a message. With
+        `catch_up` it also gets what was said in the last minute, and nobody heard.
         """
-        return self._notices.listen(listener)
+        return self._notices.listen(listener, catch_up=catch_up)
 
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""

@@ -38,12 +38,16 @@ class Notices:
         self._listeners: list[Listener] = []
         self._kept: deque[tuple[float, Notice]] = deque(maxlen=MOST_KEPT)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Register a callback for all notices; call the returned function to stop."""
+    def listen(self, listener: Listener, *, catch_up: bool = True) -> Callable[[], None]:
+        """Register a callback for all notices; call the returned function to stop.
+
+        `catch_up`: it also gets what nobody has heard yet; one that listens for a single request does not want that.
+        """
         self._listeners.append(listener)
-        since = time.monotonic() - KEPT_S
-        kept = [(when, notice) for when, notice in self._kept if when >= since]
-        self._kept = deque((one for one in kept if not _hears(listener, one[1])), MOST_KEPT)
+        if catch_up:
+            since = time.monotonic() - KEPT_S
+            kept = [(when, notice) for when, notice in self._kept if when >= since]
+            self._kept = deque((one for one in kept if not _hears(listener, one[1])), MOST_KEPT)
         return lambda: self._listeners.remove(listener)
 
     def send(self, notice: Notice, *, is_missed: bool = True) -> bool:

@@ -244,7 +244,7 @@ class Reception:
                     tasks.start_soon(_notify, ctx.session, _log(notice, level), ctx.request_id)
                 return level in wanted
 
-            stop = self.desk.host.listen(heard)
+            stop = self.desk.host.listen(heard, catch_up=False)
             try:
                 yield
             finally:
