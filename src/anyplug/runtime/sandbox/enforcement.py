@@ -23,7 +23,8 @@ MEANINGS = {
     "capabilities": "no capabilities, even for root",
     "landlock": "access to files by path and TCP ports by number; signals and abstract sockets",
     "seccomp": "only granted sockets, and only known system calls",
-    BROKER: "files that other programs run later cannot be changed, even in folders that it may write to",
+    BROKER: "files that other programs run later cannot be changed, even in folders that it may write to; Unix sockets "
+    "can be reached in its own folders only",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
