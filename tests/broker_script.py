@@ -1,6 +1,7 @@
 """Runs code as a plugin that was granted a project folder: `python broker_script.py CASE` prints JSON.
 
-A case is {"code", "granted"} and maybe {"without", "files", "beside", "kill"}.
+A case is {"code", "granted"} and maybe {"without", "files", "beside", "kill", "sockets"}: on these, by name, somebody
+outside listens, and the answer tells which were reached.
 The code finds the project in `PROJECT` (and as its working folder)
 and its own folder in `DATA`; what it prints last is JSON. The answer has that, how it ended, what was held, and all
 that is in the project afterwards.
@@ -9,6 +10,7 @@ that is in the project afterwards.
 import json
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
@@ -73,6 +75,8 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                 max_stdout=1 << 20,
                 max_stderr=1 << 20,
             )
+            folders = {"project": project, "data": scene.place.data, "user": scene.place.user}
+            listeners = {name: listener(name.format(**folders)) for name in case.get("sockets", ())}
             try:
                 async with anyio.create_task_group() as tasks:
                     if case.get("kill"):
@@ -89,6 +93,7 @@ async def run(case: dict[str, Any]) -> dict[str, Any]:
                 "again": again.exit_code,
                 "stderr": finished.stderr.decode()[-2000:],
                 "held": spawn.enforcement.held,
+                "reached": [name for name, one in listeners.items() if is_reached(one)],
                 "left": {name: read(os.path.join(project, name)) for name in tree(project)},
                 "user": tree(scene.place.user),
             }
@@ -105,6 +110,26 @@ async def kill_broker(spawn: Any, ready: str) -> None:
     children = [pid for thread in threads for pid in processes.read(f"/proc/{spawner}/task/{thread}/children").split()]
     (broker,) = [int(pid) for pid in children if b"zygote" in processes.read(f"/proc/{int(pid)}/cmdline")]
     os.kill(broker, signal.SIGKILL)
+
+
+def listener(path: str) -> socket.socket:
+    """Listen on a path, as a service of the user's does."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.chdir(os.path.dirname(path))  # the path may be too long for an address
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(os.path.basename(path))
+    one.listen(1000)
+    one.setblocking(False)
+    return one
+
+
+def is_reached(one: socket.socket) -> bool:
+    """Return whether somebody has connected."""
+    try:
+        one.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
 
 
 def tree(folder: str) -> list[str]:

@@ -107,9 +107,10 @@ def finish(process: subprocess.Popen[bytes]) -> Done:
 class Terminal:
     """A person at a terminal: sees what is shown, types lines, presses Ctrl-C."""
 
-    def __init__(self, *words: str, stdout: int | None = None) -> None:
+    def __init__(self, *words: str, stdout: int | None = None, colours: bool = False) -> None:
         self._words, self._stdout = words, stdout
         self.raw = ""
+        self._wishes = {} if colours else {"NO_COLOR": "1"}
         self.code = -1
 
     def __enter__(self) -> Self:
@@ -119,7 +120,7 @@ class Terminal:
             ["sh", "-c", 'exec "$@" 0<>"$0"', os.ttyname(slave), *PROGRAM, *self._words],
             stdout=slave if self._stdout is None else self._stdout,
             stderr=slave,
-            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"},
+            env={**os.environ, "TERM": "xterm", **self._wishes},
             start_new_session=True,
         )
         os.close(slave)
@@ -139,9 +140,10 @@ class Terminal:
 
     @property
     def seen(self) -> str:
-        """What is shown and stays: without colours, and without lines that reported progress and were erased."""
+        """What is shown and stays: without erased progress, and without colours unless they were asked for."""
         lasting = re.sub(r"\r\x1b\[K(?:[\u2800-\u28ff] [^\r\n]*)?", "", self.raw)
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lasting).replace("\r\n", "\n")
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lasting) if self._wishes else lasting
+        return shown.replace("\r\n", "\n")
 
     def shows(self, text: str) -> None:
         """Wait until something is shown, if only for a moment."""

@@ -30,7 +30,9 @@ INTERNET = {
     "TCP", "TCP to another port", "TCP over IPv6", "listen on TCP", "listen on any port", "UDP", "netlink",
 }  # fmt: skip
 WATCHING = {"watch the user's folder"}
-NAMED_SOCKETS = {"a socket with a path", "an abstract socket", "a path by a pair of sockets"}
+NAMED_SOCKETS = {
+    "a socket with a path", "a socket by a link of its own", "an abstract socket", "a path by a pair of sockets",
+}  # fmt: skip
 GIT = {"run git", "run git by the loader", "run git's own folder by the loader"}
 # What each grant opens; everything else stays shut.
 OPENED = {

@@ -2,12 +2,14 @@
 
 import os
 import sys
+import tempfile
 
 import pytest
 
 import plugin_folders
 from anyplug.home.settings import find_home
 from anyplug.launch import run_files
+from anyplug.model.types import File
 
 pytestmark = pytest.mark.anyio
 
@@ -112,3 +114,23 @@ async def test_two_names_that_are_printed_alike_both_come_out(host, root):
     async with host(plugin_folders.stavrobot(root, NAME, script)) as h:
         result = await h.call(f"{NAME}.act", {})
     assert len({file.path for file in result.content[1:]}) == 2, (result, sys.version)
+
+
+async def test_an_output_that_the_text_names_is_said_to_be_kept_and_a_granted_tmp_is_the_machines(host, root):
+    script = plugin_folders.python(
+        f"os.makedirs('/tmp/{NAME}', exist_ok=True)\nopen('/tmp/{NAME}/made.txt', 'w').write('x')\n"
+        f"print(json.dumps({{'saved': '/tmp/{NAME}/made.txt', 'sees': os.path.exists(given['text'])}}))"
+    )
+    with tempfile.NamedTemporaryFile(dir="/tmp") as theirs:
+        plugin_folders.stavrobot(root, NAME, script)
+        async with host(roots=(root,)) as h:
+            plugin = h.snapshot.plugin(NAME).plugin
+            await h.approve(plugin, always=True)
+            result = await h.call(f"{NAME}.act", {"text": theirs.name})
+            (kept,) = [block for block in result.content if isinstance(block, File)]
+            assert result.structured == {"saved": f"/tmp/{NAME}/made.txt", "sees": False}, result
+            assert result.remarks == (f"/tmp/{NAME}/made.txt is kept as {kept.path}",)
+            await h.approve(plugin, always=True, granted=("filesystem:read:/tmp",))
+            result = await h.call(f"{NAME}.act", {"text": theirs.name})
+            assert result.structured == {"saved": f"/tmp/{NAME}/made.txt", "sees": True}, result
+            assert not os.path.exists(f"/tmp/{NAME}")

@@ -12,10 +12,15 @@ import anyio
 import pytest
 
 import plugin_folders
+import processes
 import zot_folders
 from anyplug.call.consent import Attachment
+from anyplug.catalog.profiles import View
+from anyplug.catalog.tool_search import Index
+from anyplug.formats.shared.contract import Greeting
 from anyplug.formats.zot import format  # noqa: A004 - the product's own word
 from anyplug.formats.zot import peer as extension
+from anyplug.frontends.mcp.handlers import Desk, Request
 from anyplug.model.types import Failure, Image, Note, NotesCleared, SlashSubmitted, Submitted, Text
 from anyplug.peers import panels
 from anyplug.peers.notices import PanelChanged
@@ -178,6 +183,26 @@ async def test_exec_may_be_absolute_beside_the_manifest_or_a_bare_name_from_the_
     async with host(beside, absolute, bare) as h:
         for name in ("beside", "absolute", "bare"):
             assert (await h.call(name)).text == "{}", problems(h)
+
+
+async def test_what_go_runs_is_built_when_it_is_approved(zot, host, root, programs, monkeypatch):
+    monkeypatch.setenv("PATH", programs, prepend=":")
+    acts = 'echo "$@" >> said\ncase "$1" in build) echo made > "$3";; *) exec python3 -I -S "$5";; esac\n'
+    plugin_folders.write(os.path.join(programs, "go"), f"#!/bin/sh\n{acts}", 0o755)
+    arguments = ["run", "-tags", "x y", "-v", "run.py", "--mode", "daemon"]
+    folder = zot("built", exec="go", args=arguments)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("built").plugin
+        await h.approve(plugin, always=True)
+        made = os.path.join(h.catalog.home.cache(plugin), "built")
+        assert (
+            processes.read(os.path.join(folder, "said")).decode().startswith(f"build -o {made} -tags x y -v run.py\n")
+        )
+        assert processes.read(made) == b"made\n"
+        assert (await h.call("built")).text == "{}", problems(h)
+        plugin_folders.write(os.path.join(programs, "go"), "#!/bin/sh\necho no network >&2\nexit 1\n", 0o755)
+        said = await h.prepare(plugin)
+        assert said == "it could not be built yet, and will be at its first start: no network"
 
 
 async def test_what_is_built_or_fetched_before_it_runs_has_longer_for_its_hello(zot, host, programs, monkeypatch):
@@ -909,6 +934,161 @@ async def test_a_listener_that_fails_disturbs_nobody(zot, host):
     assert complaints
 
 
+SPEAKS_UP = """
+hello()
+emit('notify', message='hello there')
+emit('submit', text='do this')
+emit('open_panel', panel={'id': 'p', 'title': 'Todos', 'lines': ['a']})
+tool('act')
+emit('ready')
+"""
+
+
+async def test_what_is_said_at_start_reaches_who_listens_before_and_soon_after_and_else_the_log(zot, host):
+    before, after, log = [], [], ""
+    folder = zot("talks", SPEAKS_UP + LOOP)
+    unentered = host(folder)
+    stop = unentered.listen(before.append)
+    async with unentered as h:
+        await until(lambda: any(isinstance(notice, PanelChanged) for notice in before))
+        stop()
+    async with host(folder) as h:
+        await until(lambda: h.panels.open)
+        deaf = h.listen(lambda _: False)
+        h.listen(after.append)
+        deaf()
+        (entry,) = h.plugins
+        with open(h.catalog.home.log(entry.plugin), encoding="utf-8") as file:
+            log = file.read()
+    for heard_of in (before, after):
+        said = [notice for notice in heard_of if type(notice).__name__ != "SnapshotChanged"]
+        assert said[:2] == [Note("talks", "info", "hello there"), Submitted("talks", "do this")]
+        assert isinstance(said[2], PanelChanged)
+    assert "nobody heard its note (info):\n    hello there" in log
+    assert "nobody heard what it submitted:\n    do this" in log
+    assert "nobody saw its panel:\n    Todos" in log
+    assert log.count("nobody") == 3  # of the run in which nobody listened
+
+
+# As `tsx` does: a server in the temporary folder, to which the process that runs the script connects.
+RUNNER = """#!/usr/bin/env node
+const fs = require("node:fs"), net = require("node:net"), os = require("node:os"), path = require("node:path");
+const { spawn } = require("node:child_process");
+const folder = path.join(os.tmpdir(), "runner-" + os.userInfo().uid), pipe = path.join(folder, process.pid + ".pipe");
+fs.mkdirSync(folder, { recursive: true });
+const server = net.createServer();
+server.listen(pipe, () => {
+  const main = "const s = require('net').connect(process.env.PIPE, () => require(process.env.MAIN)); s.unref();";
+  const env = { ...process.env, PIPE: pipe, MAIN: path.resolve("main.js") };
+  spawn(process.execPath, ["-e", main], { stdio: "inherit", env }).on("exit", (code) => process.exit(code));
+});
+"""
+MAIN = """
+const emit = (frame) => process.stdout.write(JSON.stringify(frame) + "\\n");
+emit({ type: "hello", name: "pad" });
+emit({ type: "register_tool", name: "act", description: "Does it.", schema: { type: "object" } });
+emit({ type: "ready" });
+require("node:readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  const frame = JSON.parse(line);
+  if (frame.type === "shutdown") process.exit(0);
+  const content = [{ type: "text", text: "kept" }];
+  if (frame.type === "tool_call") emit({ type: "tool_result", id: frame.id, content });
+});
+"""
+
+
+async def test_a_runner_that_talks_to_its_script_by_a_socket_needs_no_grant_for_it(zot, host, root):
+    folder = zot("pad", exec="./run.js")
+    plugin_folders.write(os.path.join(folder, "run.js"), RUNNER, 0o755)
+    plugin_folders.write(os.path.join(folder, "main.js"), MAIN)
+    async with host(roots=(root,)) as h:
+        plugin = h.snapshot.plugin("pad").plugin
+        assert "network:unix" not in plugin.permissions
+        await h.approve(plugin, always=True)
+        assert (await h.call("act")).text == "kept", problems(h)
+
+
+HEARS = "hello()\nemit('subscribe', events=['session_start', 'tool_call', 'tool_result', 'session_end'])\nemit('ready')"
+
+
+async def test_events_say_whose_session_it_is_and_count_and_the_last_one_is_its_end(zot, host):
+    hearing = zot("hearing", HEARS + LOOP)
+    async with host(zot("echo"), hearing, greeting=Greeting(session_id="talk-7")) as h:
+        await h.call("echo")
+        h.emit("tool_call", session_id="another", text="of an agent's own")
+    events = [frame for frame in heard(hearing) if frame["type"] == "event"]
+    assert [frame["event"] for frame in events] == [
+        "session_start", "tool_call", "tool_result", "tool_call", "session_end",
+    ]  # fmt: skip
+    assert [frame["sequence"] for frame in events] == [1, 2, 3, 4, 5]
+    assert [frame["session_id"] for frame in events] == ["talk-7", "talk-7", "talk-7", "another", "talk-7"]
+    assert events[-1]["reason"] == "shutdown"
+    async with host(hearing) as h, host(hearing):
+        pass
+    made_up = {frame["session_id"] for frame in heard(hearing)[len(events) :] if frame["type"] == "event"}
+    assert len(made_up - {"talk-7", "another"}) == 2
+    assert all(made_up)
+
+
+async def test_a_tool_has_one_name_in_events_interceptions_and_results_also_if_another_has_it(zot, host):
+    guards = "\nfor frame in heard():\n    if frame['type'] == 'event_intercept':\n"
+    guards += "        emit('event_intercept_response', id=frame['id'])\n"
+    subscribes = "emit('subscribe', events=['tool_call', 'tool_result'], intercept=['tool_call'])"
+    watching = zot("watching", f"hello()\n{subscribes}\nemit('ready')\n{guards}")
+    first, second = zot("first", answering("say(frame, 'one')")), zot("second", answering("say(frame, 'two')"))
+    asks = (
+        "emit('call_tool', id='1', name='second/act', args={}, parent_id=frame['id'])",
+        "answer = next(one for one in heard() if one['type'] == 'tool_result')",
+        "say(frame, answer['name'] + ' ' + answer['content'][0]['text'])",
+    )
+    asking = zot("asking", answering(*asks, up="hello('call_tool')\ntool('ask')\nemit('ready')\n"))
+    async with host(first, second, watching, asking) as h:
+        assert (await h.call("ask")).text == "act two"
+        with open(h.catalog.home.log(h.snapshot.plugin("second").plugin), encoding="utf-8") as file:
+            log = file.read()
+        with open(h.catalog.home.log(h.snapshot.plugin("first").plugin), encoding="utf-8") as file:
+            assert "belongs to" not in file.read()
+    names = [(frame.get("event"), frame["tool_name"]) for frame in heard(watching) if "tool_name" in frame]
+    assert [name for _, name in names] == ["ask", "ask", "act", "act", "act", "ask"], names
+    assert next(frame for frame in heard(watching) if frame.get("origin_extension"))["type"] == "event_intercept"
+    assert log.count("belongs to plugin 'first'") == 1
+
+
+DEFERS = """
+hello()
+tool("find", description="Finds tools.")
+tool("rare", deferred=True, namespace="archive", output_schema={"type": "object"})
+tool("scripted", exposure="codemode")
+tool("odd", exposure="sideways")
+emit("ready")
+for frame in heard():
+    if frame["type"] == "tool_call" and frame["name"] == "find":
+        say(frame, "found", activate_tools=["rare", "nonsense"])
+    elif frame["type"] == "tool_call":
+        say(frame, '{"n": 1}')
+"""
+
+
+async def test_a_deferred_tool_is_shown_to_agents_once_a_result_activates_it(zot, host):
+    async with host(zot("defers", DEFERS)) as h:
+        changes = []
+        desk = Desk(h, View(h.catalog.home))
+        desk.changed = lambda: changes.append(1)
+        listed = lambda: [tool["name"] for tool in desk.offering.tools if not tool["name"].startswith("builtin")]  # noqa: E731
+        assert listed() == ["find"]
+        request = Request(attachment=Attachment("mcp", view=desk.view))
+        assert (await desk.call("find", {}, request))["content"][0]["text"] == "found"
+        assert listed() == ["find", "rare"]
+        await desk.call("find", {}, request)
+        assert changes == [1]
+        shown = next(tool for tool in desk.offering.tools if tool["name"] == "rare")
+        assert shown["outputSchema"] == {"type": "object"}
+        assert (await desk.call("rare", {}, request))["structuredContent"] == {"n": 1}
+        assert (await h.call("scripted")).text == '{"n": 1}'  # not shown, but it can be called
+        assert Index(desk.view.tools(h.snapshot), h.snapshot).find("archive", 1)[0].tool.name == "rare"
+        assert any("unknown exposure 'sideways'" in message for message in problems(h))
+
+
 # What is too large
 
 
@@ -1325,9 +1505,10 @@ async def test_events_reach_only_who_subscribed_and_in_order(zot, host):
         h.emit("assistant_message", text="hi")
         h.emit("tool_result", status="completed", tool_id="x")
         await until(lambda: len(heard(some, "event")) == 1000 and len(heard(other, "event")) == 3)
+    always = {"type": "event", "cwd": os.getcwd(), "session_id": heard(some, "event")[0]["session_id"]}
     assert heard(some, "event")[:2] == [
-        {"type": "event", "event": "turn_start", "cwd": os.getcwd(), "step": 0},
-        {"type": "event", "event": "turn_end", "cwd": os.getcwd(), "stop": "end"},
+        {**always, "event": "turn_start", "step": 0, "sequence": 1},
+        {**always, "event": "turn_end", "stop": "end", "sequence": 2},
     ]
     assert [frame["step"] for frame in heard(some, "event")[::2]] == list(range(500))
     assert [frame["event"] for frame in heard(other, "event")] == ["session_start", "assistant_message", "tool_result"]
@@ -1361,6 +1542,7 @@ async def test_what_came_of_a_call_of_any_format_is_an_event(zot, cyclop, host):
         "status": "completed",
         "executed": True,
         "result": {"content": [{"type": "text", "text": '{"n": 1}'}], "is_error": False},
+        "sequence": called["sequence"] + 1,
     }
     assert (broken["tool_name"], broken["status"], broken["result"]["is_error"]) == ("target", "failed", True)
 
@@ -1541,4 +1723,5 @@ async def test_an_event_is_an_event_whatever_its_fields_are_named(zot, host):
     async with host(folder) as h:
         h.emit("odd", type="shutdown", more=1)
         await until(lambda: heard(folder, "event"))
-    assert heard(folder, "event") == [{"type": "event", "event": "odd", "cwd": os.getcwd(), "more": 1}]
+    (event,) = heard(folder, "event")
+    assert (event["type"], event["event"], event["cwd"], event["more"]) == ("event", "odd", os.getcwd(), 1)

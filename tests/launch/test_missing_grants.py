@@ -1,13 +1,16 @@
 """A plugin that fails because of what it was not granted: its error names the grant, and what to type."""
 
 import os
+import tempfile
 
 import msgspec
 import pytest
 
 import command_line
 import plugin_folders
+import processes
 from anyplug.call.consent import Attachment
+from anyplug.frontends.mcp import result_content
 from anyplug.launch import missing_grants
 from anyplug.launch.missing_grants import Lack, Scene
 from anyplug.model import protected_paths
@@ -273,3 +276,78 @@ async def test_where_nothing_is_held_nothing_is_said_of_grants(host, cyclop):
     script = plugin_folders.python("open('/nowhere/at/all', 'w')")
     async with host(cyclop("fails", script)) as h:
         assert "grant" not in (await h.call("fails")).error.hint
+
+
+USES_TMP = plugin_folders.python(
+    """
+import tempfile
+name, act = given["input"]["name"], given["input"]["act"]
+if act == "write":
+    open(name, "w").write("x")
+    print(json.dumps({"result": f"saved in {name}."}))
+elif act == "read":
+    print(json.dumps({"result": open(name).read()}))
+else:
+    print(json.dumps({"result": os.path.dirname(tempfile.mkstemp()[1])}))
+"""
+)
+
+
+@pytest.mark.anyio
+async def test_a_granted_tmp_is_the_machines_and_what_is_in_an_own_one_is_said_to_be(host, cyclop, root):
+    with tempfile.TemporaryDirectory(prefix="anyplug-", dir="/tmp") as folder:
+        there = plugin_folders.write(os.path.join(folder, "there"), "theirs")
+        new = f"{folder}-new.txt"
+        cyclop("uses", USES_TMP)
+        async with host(roots=(root,)) as h:
+            plugin = h.snapshot.plugin("uses").plugin
+
+            async def uses(act, name):
+                return await h.call("uses", {"act": act, "name": name}, attachment=YES)
+
+            await h.approve(plugin, granted=())
+            hidden = "/tmp/report-of-its-own.txt"
+            saved = await h.call("uses", {"act": "write", "name": "/tmp/../tmp/report-of-its-own.txt"}, attachment=YES)
+            assert saved.text == "saved in /tmp/../tmp/report-of-its-own.txt."
+            await h.approve(plugin, granted=("clipboard",))
+            missing = (await uses("read", hidden)).error.hint
+            assert missing.startswith("it has a /tmp of its own, apart from the machine's; ")
+            assert "`anyplug grant uses filesystem:write:/tmp`" in missing
+            assert "a /tmp of its own" in (await uses("read", there)).error.hint
+
+            await h.approve(plugin, granted=("filesystem:read:/tmp",))
+            assert "theirs" in (await uses("read", there)).text
+            assert (await uses("write", new)).is_error
+            assert (await uses("make", "")).text == os.path.join(h.catalog.home.cache(plugin), "tmp")
+
+            await h.approve(plugin, granted=("filesystem:write:/tmp",))
+            try:
+                saved = await uses("write", new)
+                assert (saved.is_error, saved.remarks) == (False, ())
+                assert processes.read(new) == b"x"
+            finally:
+                os.unlink(new)
+            assert (await uses("make", "")).text == "/tmp"
+            assert (
+                await uses("write", os.path.join(h.catalog.home.path, "mine"))
+            ).is_error  # it is in /tmp, and hidden
+
+
+SAVES = plugin_folders.python(
+    """
+open("/tmp/made.txt", "w").write("x")
+print(json.dumps({"result": "see /tmp/made.txt, and " + given["input"].get("of", "")}))
+"""
+)
+
+
+@pytest.mark.anyio
+async def test_a_result_that_names_a_file_of_an_own_tmp_says_that_nobody_else_has_it(host, cyclop, root):
+    cyclop("saves", SAVES)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("saves").plugin, granted=())
+        result = await h.call("saves", {"of": "/tmp/given"}, attachment=YES)
+        (remark,) = result.remarks
+        assert remark.startswith("/tmp/made.txt is in the plugin's own /tmp: nobody else can open it")
+        assert result.metadata["warnings"] == [remark]
+        assert result_content.tool_result(result, None, is_modern=True)["content"][-1]["text"] == f"[anyplug] {remark}"

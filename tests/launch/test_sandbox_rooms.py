@@ -91,7 +91,7 @@ def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(use
     found = tried(user, format)
     assert is_open(found) == expected(format, user, writes_aside=format == "workbench")
     assert found["state"] == "approved"
-    assert set(found["layers"]) == {*LAYERS, "snapshot"}
+    assert set(found["layers"]) == {*LAYERS, BROKER, "snapshot"}
     assert found["filter"]
 
 
@@ -1213,7 +1213,7 @@ async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(
         assert len(rooms(h)) <= 1
         assert not (await h.call("hello")).is_error
         forks = [line for line in processes.tagged(h._runner.guard._tag).values() if "sandbox.zygote" in line]
-        assert len(forks) == 2, "the zygote itself, and the one spawner"
+        assert len(forks) == 3, "the zygote itself, the one spawner, and its broker"
 
 
 @pytest.mark.anyio

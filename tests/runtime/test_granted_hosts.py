@@ -22,7 +22,7 @@ from anyplug.runtime.processes import run_once
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.sandbox import escape_test
-from anyplug.runtime.sandbox.enforcement import LAYERS
+from anyplug.runtime.sandbox.enforcement import BROKER, LAYERS
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from sandbox_script import USERS
 
@@ -86,7 +86,7 @@ def test_nothing_leads_past_the_proxy(user, format):
 @pytest.mark.parametrize("user", USERS)
 def test_the_record_says_what_it_was_held_to(user, format):
     found = reached(user, format)
-    assert set(found["layers"]) == {*LAYERS, "proxy", "snapshot"}
+    assert set(found["layers"]) == {*LAYERS, BROKER, "proxy", "snapshot"}
     assert found["hosts"] == [grant.format(**found["facts"]) for grant in GRANTED if grant.startswith("network:")]
 
 

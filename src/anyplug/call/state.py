@@ -114,6 +114,8 @@ class Trail:
             tool=record.tool,
             plugin=record.plugin,
             format=record.format,
+            activates=result.activates,
+            remarks=result.remarks if self.secrecy is None else tuple(map(self.secrecy.text, result.remarks)),
         )
 
     def ended(self, result: Result) -> Record:

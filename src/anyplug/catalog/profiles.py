@@ -27,6 +27,7 @@ class View:
         """
         self.name = profile
         self.version = 0  # grows with each change
+        self._activated: set[str] = set()  # the deferred tools that are shown by now, by full name
         self._home = home
         self._surface = surface
         self._stamp = home.settings_stamp()
@@ -89,6 +90,18 @@ class View:
             if entry.state == "approved" and not entry.standing.hides(tool)
         ]
         return [(tool, entry) for tool, entry in [*offered, *OURS.values()] if self.has_tool(tool, snapshot)]
+
+    def shows(self, tool: Tool) -> bool:
+        """Return whether a visible tool is listed: a deferred one only once it was activated."""
+        return not tool.deferred or tool.name in self._activated
+
+    def activate(self, names: Iterable[str], snapshot: Snapshot) -> bool:
+        """Show deferred tools from now on, by any of their names; return whether that changed anything."""
+        wanted = {snapshot.full_name(name) for name in names}
+        new = {tool.name for tool, _ in self.tools(snapshot) if tool.name in wanted and not self.shows(tool)}
+        self._activated |= new
+        self.version += bool(new)
+        return bool(new)
 
     def commands(self, snapshot: Snapshot) -> list[tuple[Command, Entry]]:
         """List the visible slash commands that can run."""

@@ -16,6 +16,7 @@ from anyplug.model.untrusted_text import for_people
 
 MOST_SIMILAR = 3  # names that a message suggests
 UNSEEN = frozenset({"new", "changed", "denied"})  # states in which nobody has let a plugin start
+NAME_TAKEN = "name_taken"  # the code of a problem
 LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and it is not a typo
 
 
@@ -102,6 +103,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def full_name(self, name: str) -> str:
         """Return the full name of a tool by any of its names; an unknown name is returned unchanged."""
         return self.aliases.get(name, name)
+
+    def name_in_events(self, name: str) -> str:
+        """Return the name that guards and those who hear of events know a tool by; an unknown name unchanged."""
+        found = self.owners.get(name) or self.overruled.get(name)
+        return found[0].ruled_as if found else name
 
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
@@ -430,7 +436,7 @@ def _free_tools(
         if not is_refused and owner != plugin.name and own not in {other.name for other in overruled}:
             cure = f"call it '{own}', or rename it"
             overruled.append(msgspec.structs.replace(tool, name=own, taken_name=tool.name))
-        problems.append(Problem("name_taken", message, cure, "warning"))
+        problems.append(Problem(NAME_TAKEN, message, cure, "warning"))
     return tuple(free), overruled, problems
 
 
@@ -470,7 +476,7 @@ def _free_commands(
             continue
         message = f"the command '/{command.name}' of plugin '{plugin.name}' is shadowed: the name belongs to {taken_by}"
         problems.append(
-            Problem("name_taken", message, ("rename the command; the plugin's other commands work"), "warning")
+            Problem(NAME_TAKEN, message, ("rename the command; the plugin's other commands work"), "warning")
         )
     return tuple(free), problems
 

@@ -98,6 +98,7 @@ def _weighted(tool: Tool, entry: Entry) -> Counter[str]:
         (tool.own_name, NAME),
         (tool.title, NAME),
         (entry.plugin.name, PLUGIN),
+        (tool.namespace, PLUGIN),
         (tool.description, TEXT),
         (entry.plugin.description, TEXT),
         (" ".join(map(str, _parameters(tool))), TEXT),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.catalog.snapshot import NAME_TAKEN, Entry, Snapshot
 from anyplug.model import permissions
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Endpoint, Plugin, Problem, Result, Tool
@@ -134,7 +134,7 @@ def server_shape(endpoint: Endpoint) -> dict[str, Any]:
 
 def registration_shapes(entry: Entry) -> list[dict[str, Any]]:
     """Return what a plugin registered, each with the owner of its name if that is another plugin."""
-    shadowed = {problem.message for problem in entry.problems if problem.code == "name_taken"}
+    shadowed = {problem.message for problem in entry.problems if problem.code == NAME_TAKEN}
 
     def shape(kind: str, name: str, active: bool) -> dict[str, Any]:
         why = "" if active else next((text for text in shadowed if f"'{name}'" in text or f"'/{name}'" in text), "")

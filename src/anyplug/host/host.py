@@ -6,6 +6,7 @@ else runs a tool.
 
 import asyncio
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -29,9 +30,10 @@ from anyplug.call.state import Trail, failed, is_large, warned
 from anyplug.catalog import plugin_descriptions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
-from anyplug.catalog.snapshot import Entry, Snapshot
+from anyplug.catalog.snapshot import NAME_TAKEN, Entry, Snapshot
 from anyplug.formats import registry
 from anyplug.formats.shared.contract import AskInstall, AskJob, AskPeer, Greeting, Inspect, Reload, Surroundings
+from anyplug.home import plugin_logs
 from anyplug.home.location import note_home
 from anyplug.home.settings import find_home
 from anyplug.host.loading import Loading
@@ -59,7 +61,7 @@ from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, P
 from anyplug.model.untrusted_text import for_models
 from anyplug.peers.events import Live
 from anyplug.peers.guards import Guards
-from anyplug.peers.notices import Listener, SnapshotChanged, note_taker
+from anyplug.peers.notices import Listener, Notices, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
@@ -74,6 +76,7 @@ if TYPE_CHECKING:  # only used while learning
 FIX_PLUGIN = "fix the plugin"
 MOST_BLOCKS = 5_000  # of a result; MCP's SDK checks each
 MOST_BLAMED = 3  # violations that a hint names
+SESSION_BYTES = 16  # of the random id of a session
 
 
 class Host:
@@ -109,8 +112,9 @@ class Host:
 
         Raises ConfigError if the settings cannot be read.
         """
-        self._greeting = greeting or Greeting()
-        self._project = self._greeting.cwd or os.getcwd()
+        given = greeting or Greeting()
+        self._project = given.cwd or os.getcwd()
+        self._greeting = msgspec.structs.replace(given, session_id=given.session_id or secrets.token_hex(SESSION_BYTES))
         self._users = Users(os.environ if environment is None else environment)
         self._catalog = Catalog(
             find_home(home),
@@ -122,6 +126,8 @@ class Host:
         self._watch = watch
         self._tell = tell
         self._learning = learning
+        self._notices = Notices()
+        self._logged: set[tuple[str, str]] = set()  # lines in plugins' logs that are not to be repeated
         self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
@@ -180,6 +186,8 @@ class Host:
             granted=catalog.approvals.granted,
             snapshot=lambda: self.snapshot,
             reload=self._loading.again,
+            notices=self._notices,
+            log=lambda plugin, heading, text: plugin_logs.append(catalog.home.log(plugin), heading, text),
         )
         self._guards = Guards(
             self._peers, catalog.settings, self._loading.why_absent, self._greeting, catalog.approvals.granted
@@ -331,7 +339,7 @@ class Host:
         trail = Trail(f"/{name}", attachment or self._attachment, {"args": words}, self._project)
         notes: list[Note] = []
         standing: Standing | None = None
-        stop_listening = self.listen(note_taker(notes))
+        stop_listening = self.listen(note_taker(notes), catch_up=False)
         try:
             view = trail.attachment.view
             await self.hear_out(f"/{name}")
@@ -361,9 +369,13 @@ class Host:
         """Tell extensions of an event in the life of an agent, such as turn_start or turn_end."""
         self._live.emit(event, **fields)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Register a callback for extensions' own messages; call the returned function to stop."""
-        return self._live.listen(listener)
+    def listen(self, listener: Listener, *, catch_up: bool = True) -> Callable[[], None]:
+        """Register a callback for extensions' own messages; call the returned function to stop.
+
+        Works before the host is entered, too. A callback that returns False has done nothing with a message. With
+        `catch_up` it also gets what was said in the last minute, and nobody heard.
+        """
+        return self._notices.listen(listener, catch_up=catch_up)
 
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
@@ -492,6 +504,8 @@ class Host:
                 if error is result.error and warnings:
                     error = _blamed_on_arguments(error, call.tool, warnings)
                 result = msgspec.structs.replace(result, error=error)
+            elif remarks := self._provisions.private_files(call.plugin, result, call.arguments):
+                result = msgspec.structs.replace(warned(result, remarks), remarks=tuple(remarks))
             result = await self._gates.after(call, standing, trail, result)
             result = warned(result, warnings)
             if trail.secrecy is not None and trail.secrecy.mask() is not None and is_large(result):
@@ -623,7 +637,18 @@ class Host:
             part.follow(self._catalog.settings)
 
     def _tell_of_snapshot(self) -> None:
-        self._live.notice(SnapshotChanged())
+        for entry in self.snapshot.entries:
+            if entry.problems and self._peers.has_begun(entry.plugin):
+                self._log_shadowing(entry)
+        self._notices.send(SnapshotChanged())
+
+    def _log_shadowing(self, entry: Entry) -> None:
+        """Log in a running plugin's own log which of its names belong to others, once in a host's life."""
+        path = self._catalog.home.log(entry.plugin)
+        for problem in entry.problems:
+            if problem.code == NAME_TAKEN and (path, problem.message) not in self._logged:
+                self._logged.add((path, problem.message))
+                plugin_logs.append(path, problem.message, "")
 
     async def _call_for(
         self,

@@ -79,9 +79,11 @@ class Lack(NamedTuple):
     permission: str
     missing: str = ""
     is_file: bool = False  # whether to create a file, as far as can be told
+    is_covered: bool = False  # by the plugin's own /tmp
 
 
 OWN_FOLDER = Lack("")  # no grant opens it
+OWN_TMP = Lack(f"filesystem:write:{SHARED_TMP[0]}", is_covered=True)  # a file that may be in the machine's /tmp or not
 
 
 def speaks_of_one(said: str) -> bool:
@@ -145,7 +147,8 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
         ["touch", lack.missing] if lack.is_file else ["mkdir", "-p", lack.missing] for lack in needed if lack.missing
     ]
     first = "".join(f"`{shlex.join(command)}`, then " for command in making)
-    return f"it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
+    covered = "it has a /tmp of its own, apart from the machine's; " if any(lack.is_covered for lack in needed) else ""
+    return f"{covered}it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
@@ -180,7 +183,10 @@ def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
     """Return the permission for an existing file that the plugin reports as missing."""
     if not scene.profile.private_tmp or not _within(path, SHARED_TMP) or _within(path, _readable(scene.profile)):
         return []
-    return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
+    is_covered = _within(path, SHARED_TMP[:1])
+    if is_covered and not os.path.lexists(path):
+        return [OWN_TMP]
+    return [Lack(f"filesystem:read:{_written(path, scene)}", is_covered=is_covered)] if os.access(path, os.R_OK) else []
 
 
 def _lacks_writing(path: str, scene: Scene) -> list[Lack]:

@@ -31,7 +31,7 @@ from anyplug.model.types import Call, Plugin
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Purpose, Receipt, Spawn
-from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.sandbox.profile import SHARED_TMP, Profile
 
 if TYPE_CHECKING:
     from anyplug.launch.learning import Learning
@@ -76,6 +76,18 @@ class Room:
     def has_own_tmp(self) -> bool:
         """Whether each start can have its own /tmp."""
         return self.confined is not None and "mounts" in self.confined.enforcement.held
+
+    @property
+    def is_granted_tmp(self) -> bool:
+        """Whether the machine's /tmp was granted by name."""
+        profile = self.confined.profile if self.confined is not None else None
+        return profile is not None and not {"/", SHARED_TMP[0]}.isdisjoint(profile.exact)
+
+    @property
+    def writes_tmp(self) -> bool:
+        """Whether its programs can write to what they see as /tmp."""
+        profile = self.confined.profile if self.confined is not None else None
+        return profile is None or profile.private_tmp or not {"/", SHARED_TMP[0]}.isdisjoint(profile.writable)
 
 
 class Confinement:
@@ -187,6 +199,12 @@ class Confinement:
         own = standing.granted if granted is None else granted
         reader = file_arguments.Reader(self._home, self._project, own, granted is not None)
         return await thread_lanes.run(call.plugin.path, file_arguments.read, call, standing, reader, self._allowances)
+
+    def covers_tmp(self, plugin: Plugin) -> bool:
+        """Return whether a plugin's programs have a /tmp of their own."""
+        room = self._rooms.get((plugin.path, "run"))
+        profile = room.confined.profile if room is not None and room.confined is not None else None
+        return room is not None and room.has_own_tmp and profile is not None and profile.private_tmp
 
     def cure(
         self,

@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Confinement, Room
 from anyplug.model import permissions
 from anyplug.model.errors import NotApproved, Unavailable
-from anyplug.model.types import Call, Plugin
+from anyplug.model.types import Call, File, Plugin, Result
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
@@ -35,6 +36,10 @@ if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
 
 T = TypeVar("T")
+
+LONGEST_LOOKED_AT = 100_000  # characters of a result that are searched for paths
+MOST_REMARKS = 5  # about one result
+_IN_TMP = re.compile(r"(?<![\w/.~:-])/tmp/[\w./+@%-]*[\w]")
 
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
 OF_SHORT_LISTS = (
@@ -271,6 +276,23 @@ class Provisions:
         except OSError:  # it is only a guess, and there may be too many open files to make one
             return ""
 
+    def private_files(self, plugin: Plugin, result: Result, arguments: dict[str, Any]) -> list[str]:
+        """Return remarks about files that a result names and that only the plugin sees, in a /tmp of its own."""
+        if "/tmp/" not in (text := result.text[:LONGEST_LOOKED_AT]) or not self._confinement.covers_tmp(plugin):
+            return []
+        outputs = {block.name: block.path for block in result.content if isinstance(block, File)}
+        given = msgspec.json.encode(arguments, enc_hook=str).decode()
+        remarks = []
+        for path in dict.fromkeys(_IN_TMP.findall(text)):
+            if os.path.basename(path) in outputs:
+                remarks.append(f"{path} is kept as {outputs[os.path.basename(path)]}")
+            elif not os.path.lexists(path) and path not in given:
+                remarks.append(
+                    f"{path} is in the plugin's own /tmp: nobody else can open it, and it is deleted with the plugin. "
+                    f"`anyplug grant {plugin.name} filesystem:write:/tmp` lets it use the machine's /tmp"
+                )
+        return remarks[:MOST_REMARKS]
+
     def _log_refused_host(self, plugin: Plugin, text: str) -> None:
         """Log which host the proxy refused; host names may contain secrets."""
         path, secrecy = self._catalog.home.log(plugin), self._secrecies.of(plugin)
@@ -289,7 +311,7 @@ class Provisions:
         assert room.confined.profile is not None
         own, user = self._catalog.home.cache(plugin), variables.get("HOME", "")
         kept = {name: value for name, value in variables.items() if name not in TEMPORARY}
-        if not room.has_own_tmp:
+        if not room.has_own_tmp or not room.writes_tmp:
             kept["TMPDIR"] = os.path.join(own, "tmp")
             run_files.make_folder(kept["TMPDIR"])
         writable = room.confined.profile.writable
@@ -327,7 +349,8 @@ class Provisions:
         """Run a program that has a /tmp/NAME of its own, and files that go in and come out there."""
         name, files = program.private_tmp, program.files
         try:
-            async with self._runner.private_tmp(name, has_own=room.has_own_tmp) as tmp:
+            is_shared = room.is_granted_tmp
+            async with self._runner.private_tmp(name, has_own=room.has_own_tmp, is_shared=is_shared) as tmp:
                 stamps = run_files.put(tmp, files) if files is not None else {}
                 writable = () if tmp.cover else (tmp.folder,)
                 program = msgspec.structs.replace(program, tmp=tmp.cover, writable=writable)

@@ -39,6 +39,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""  # which of its plugin's long-running processes has it
     title: str = ""  # shown to people instead of the name, if the format has titles
     output_schema: dict[str, Any] | None = None  # schema of `structured` in results, if the plugin declares it
+    deferred: bool = False  # agents are not shown it until a result activates it
+    namespace: str = ""  # what it is grouped under, for those who search
     taken_name: str = ""  # its full name by the rules of its format, if another tool already has that
 
     @property
@@ -212,6 +214,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     plugin: str = ""
     format: str = ""
+    activates: tuple[str, ...] = ()  # deferred tools to show to the caller from now on
+    remarks: tuple[str, ...] = ()  # what the host has to say about it; also among the warnings in the metadata
 
     @property
     def text(self) -> str:

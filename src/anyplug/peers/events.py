@@ -13,6 +13,7 @@ from anyplug.formats.shared.features import (
     CallToolCancel,
     OpenPanel,
     PanelClose,
+    PanelOwner,
     PanelRender,
     Question,
     Reloader,
@@ -23,7 +24,7 @@ from anyplug.formats.shared.features import (
 from anyplug.model import permissions
 from anyplug.model.errors import StoreError
 from anyplug.model.types import Call, Note, NotesCleared, Plugin, Result, SlashSubmitted, Submitted, Text
-from anyplug.peers.notices import Listener, Notice, PanelChanged
+from anyplug.peers.notices import Notice, Notices, PanelChanged, unheard
 from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.peers.subscribers import Audience
@@ -48,9 +49,12 @@ class Live:
         granted: Callable[[Plugin], tuple[str, ...]],
         snapshot: Callable[[], Snapshot],
         reload: Callable[[], Awaitable[None]],
+        notices: Notices,
+        log: Callable[[Plugin, str, str], None],
     ) -> None:
         """For extensions, `call` runs a tool in `snapshot`, and `reload` reads all plugins again.
 
+        What they say goes to `notices`; what nobody hears, to the plugin's own log.
         `granted` returns what a plugin may do: events about others go only to plugins that were granted to see them.
         """
         self._tasks = tasks
@@ -60,8 +64,9 @@ class Live:
         self._reload = reload
         self._asked: dict[tuple[ToolCaller, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._turns: dict[tuple[ToolCaller, int], anyio.Semaphore] = {}  # by extension, and by how deep its calls are
-        self._listeners: list[Listener] = []
         self._reloads: list[anyio.Event] = []  # one for each plugin that asked for a reload which has not ended
+        self._notices = notices
+        self._log = log
         self._hearers = Audience(peers, lambda peer, event: event in peer.events)
         self.panels = Panels(self._panel_changed)
         peers.report_to(self._said)
@@ -87,22 +92,13 @@ class Live:
         subscribed = self._hearers.of(event)
         return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Register a callback for all notices; call the returned function to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def _panel_changed(self, panel: Panel, owner: PanelOwner, *, is_new: bool) -> None:
+        self._notify(owner.plugin, PanelChanged(panel), is_missed=is_new)
 
-    def notice(self, notice: Notice) -> None:
-        """Send a notice to all listeners."""
-        for listener in list(self._listeners):
-            try:
-                listener(notice)
-            except Exception as error:  # noqa: BLE001 - a stranger's code, and others listen, too
-                said = {"message": "a listener of the host failed", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(said)
-
-    def _panel_changed(self, panel: Panel) -> None:
-        self.notice(PanelChanged(panel))
+    def _notify(self, plugin: Plugin, notice: Notice, *, is_missed: bool = True) -> None:
+        heading, text = unheard(notice) if is_missed else ("", "")
+        if not self._notices.send(notice, is_missed=is_missed) and heading:
+            self._log(plugin, heading, text)
 
     def _said(self, peer: Any, said: msgspec.Struct | None) -> None:
         """Handle an unsolicited frame of a peer; None if it has ended."""
@@ -110,7 +106,7 @@ class Live:
             case None:
                 self._forget(peer)
             case OpenPanel():
-                self.panels.show(peer, said.panel)
+                self.panels.show(peer, said.panel, is_asked_for=False)
             case PanelRender():
                 self.panels.render(peer, said)
             case PanelClose():
@@ -125,7 +121,7 @@ class Live:
                 self._reloads.append(done)
                 self._tasks.start_soon(self._reload_for, peer, said, done)
             case Note() | NotesCleared() | Submitted() | SlashSubmitted():
-                self.notice(said)
+                self._notify(peer.plugin, said)
 
     async def _reload_for(self, plugin: Reloader, request: ReloadWanted, done: anyio.Event) -> None:
         try:
@@ -194,7 +190,8 @@ class Live:
                 async with turn:
                     if not scope.cancel_called:
                         result = await self._call(caller.plugin, request.name, request.args, parent, chain)
-                        caller.answer(request, result.content, is_error=result.is_error)
+                        name = self._snapshot().name_in_events(result.tool)
+                        caller.answer(request, result.content, is_error=result.is_error, name=name)
         except Exception as error:  # noqa: BLE001 - a fault of ours with this request must not end the host
             said = {"message": f"a call for plugin '{caller.plugin.name}' failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)

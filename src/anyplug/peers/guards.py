@@ -131,6 +131,8 @@ class Guards:
             return given
 
         fields = {"tool_id": call.id, "tool_name": call.tool.ruled_as}
+        if call.origin:
+            fields["origin_extension"] = call.origin
         return await self._consult(
             "tool_call",
             fields,
@@ -171,7 +173,7 @@ class Guards:
 
         whose = greeting or self._greeting
         told = {
-            "session_id": session_id,
+            "session_id": session_id or whose.session_id or self._greeting.session_id,
             "agent_run_id": agent_run_id,
             "cwd": whose.cwd or self._greeting.cwd or os.getcwd(),
             "provider": whose.provider,

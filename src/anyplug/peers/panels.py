@@ -11,6 +11,7 @@ import functools
 import re
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -42,6 +43,14 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()
     footer: str = ""
     is_open: bool = True
+
+
+class Changed(Protocol):
+    """Is told of a panel that was opened (`is_new`: by its owner), redrawn or closed."""
+
+    def __call__(self, panel: Panel, owner: PanelOwner, *, is_new: bool) -> None:
+        """Handle the change."""
+        ...
 
 
 class _Keys:
@@ -87,7 +96,7 @@ class _Keys:
 class Panels:
     """The panels of one host. The one opened last has the focus."""
 
-    def __init__(self, changed: Callable[[Panel], None]) -> None:
+    def __init__(self, changed: Changed) -> None:
         """Start with none; `changed` is called at every opening, redrawing and closing."""
         self._changed = changed
         self._open: dict[tuple[str, str], tuple[PanelOwner, Panel]] = {}
@@ -98,8 +107,11 @@ class Panels:
         """The open ones, the focused one last."""
         return [panel for _, panel in self._open.values()]
 
-    def show(self, peer: PanelOwner, given: PanelContent) -> Panel:
-        """Open a panel, or reopen it. If an extension has too many, its oldest one closes."""
+    def show(self, peer: PanelOwner, given: PanelContent, *, is_asked_for: bool = True) -> Panel:
+        """Open a panel, or reopen it. If an extension has too many, its oldest one closes.
+
+        `is_asked_for`: the caller shows it, as the outcome of a command.
+        """
         owner = peer.plugin.name
         panel = Panel(
             id=given.id, owner=owner, title=given.title or owner, lines=tuple(given.lines), footer=given.footer
@@ -110,7 +122,7 @@ class Panels:
             self.close(other)
         self._open[owner, given.id] = (peer, panel)
         self._keys.setdefault((owner, given.id), _Keys()).go_on()
-        self._changed(panel)
+        self._changed(panel, peer, is_new=not is_asked_for)
         return panel
 
     def render(self, peer: PanelOwner, frame: PanelRender) -> None:
@@ -123,7 +135,7 @@ class Panels:
             )
             self._open[place] = (peer, panel)
             self._keys[place].go_on()
-            self._changed(panel)
+            self._changed(panel, peer, is_new=False)
 
     def closed(self, peer: PanelOwner, name: str) -> None:
         """Close a panel at its owner's request."""
@@ -167,9 +179,9 @@ class Panels:
 
     def _take_away(self, place: tuple[str, str]) -> None:
         if place in self._open:
-            _, panel = self._open.pop(place)
+            peer, panel = self._open.pop(place)
             self._keys.pop(place).drop()
-            self._changed(msgspec.structs.replace(panel, is_open=False))
+            self._changed(msgspec.structs.replace(panel, is_open=False), peer, is_new=False)
 
 
 def normalise(key: str, text: str = "") -> tuple[str, str]:

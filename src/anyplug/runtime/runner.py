@@ -56,12 +56,14 @@ class Runner:
         return run_once.run(program, spawn, self._turns)
 
     @asynccontextmanager
-    async def private_tmp(self, name: str, *, has_own: bool = False) -> AsyncIterator[PrivateTmp]:
+    async def private_tmp(
+        self, name: str, *, has_own: bool = False, is_shared: bool = False
+    ) -> AsyncIterator[PrivateTmp]:
         """Provide a call with its own /tmp/NAME; raises TmpTaken.
 
-        `has_own`: it is confined, and can mount over /tmp.
+        `has_own`: it is confined, and can mount over /tmp; `is_shared`: it was granted the machine's.
         """
-        if has_own or await self._spawner() is not None:
+        if not is_shared and (has_own or await self._spawner() is not None):
             folder = private_tmp.own_tmp(self._scratch.folder(), name)
         else:
             folder = private_tmp.shared_tmp(self._locks, name)

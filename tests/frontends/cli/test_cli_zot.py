@@ -248,6 +248,25 @@ def test_run_shows_a_panel_with_its_title_and_its_footer(extension):
     assert ok("--plugin", extension, "--no-discover", "run", "/panel").out == "open_panel: T\na\nb\nf\n"
 
 
+def test_colours_are_shown_by_a_terminal_and_left_out_elsewhere_and_other_sequences_are_visible(tmp_path, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    lines = ["\x1b[1;32mdone\x1b[0m of \x1b[38;5;8mtwo\x1b[0m", "\x1b[8mhidden", "\x1b[2Jclears", "\x1b]0;title\x07"]
+    answer = {"action": "open_panel", "open_panel": {"id": "p", "title": "\x1b[31mT", "lines": lines}}
+    script = "hello()\ncommand('go')\nemit('ready')\nfor frame in heard():\n    if 'id' in frame:\n"
+    script += f"        emit('command_response', id=frame['id'], **{answer!r})\n"
+    options = ("--plugin", zot_folders.extension(tmp_path, "paints", script), "--no-discover", "run", "/go")
+    plain = ok(*options).out.splitlines()
+    assert plain == ["open_panel: T", "done of two", "hidden", "\\x1b[2Jclears", "\\x1b]0;title\\x07"]
+    with Terminal(*options, colours=True) as terminal:
+        terminal.sees("title")
+    shown = terminal.seen
+    assert "open_panel: \x1b[31mT\x1b[0m" in shown
+    assert "| \x1b[1;32mdone\x1b[0m of \x1b[38;5;8mtwo\x1b[0m\x1b[0m" in shown
+    assert "\x1b[8m" not in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0" not in shown
+
+
 @pytest.mark.requirement("ZOT-36")
 def test_run_prints_the_action_and_its_text(extension):
     options = ("--plugin", extension, "--no-discover", "run")
@@ -452,9 +471,11 @@ def test_an_extension_from_git_is_installed(extension):
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "extension.json", "run.py"], check=True)
     subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
-    ok("install", f"file://{extension}", "--yes", "--always")
+    ok("install", f"file://{extension}", "--yes")
     folder = os.path.join(home(), "plugins", "full")
-    assert ok("call", "weather", "city=x").out == "x: sunny\n"
+    assert ok("call", "weather", "city=x", "--yes").out == "x: sunny\n"  # the second command
+    heading, row = ok("list").out.splitlines()[:2]
+    assert (heading.split()[:2], row.split()[:2]) == (["NAME", "VERSION"], ["full", "1.0.0"])
     assert not os.path.exists(os.path.join(folder, ".venv"))
     assert not os.path.exists(os.path.join(folder, ".git"))
 

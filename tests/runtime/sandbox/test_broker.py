@@ -562,3 +562,222 @@ def test_a_plugin_writes_beside_itself_below_a_protected_root(user):
     """
     found = broker_script.outcome(user, dedent(code), beside=True, files={".zot/extensions/p/": ""})
     assert opened(found) == {"own"}, found
+
+
+# What listens on a user's machine, and may be seen by who may read everything.
+SERVICES = ("{user}/.gnupg/S.gpg-agent", "{user}/.docker/run/docker.sock", "{project}/.X11-unix/X0")
+OWN_SOCKETS = """
+import ctypes, multiprocessing.connection, socket
+def client(path, kind=socket.SOCK_STREAM):
+    one = socket.socket(socket.AF_UNIX, kind)
+    one.connect(path)
+    return one
+def served(path, kind=socket.SOCK_STREAM):
+    server = socket.socket(socket.AF_UNIX, kind)
+    server.bind(path)
+    server.listen(1)
+    one = client(path, kind)
+    assert server.getsockname() == path
+    other, _ = server.accept()
+    one.send(b"x")
+    assert other.recv(1) == b"x"
+def full():
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("/tmp/full")
+    server.listen(0)
+    first = client("/tmp/full")
+    waiting = threading.Thread(target=client, args=("/tmp/full",))
+    waiting.start()
+    impatient = socket.socket(socket.AF_UNIX)
+    impatient.setblocking(False)
+    try:
+        impatient.connect("/tmp/full")
+    except BlockingIOError:
+        server.accept()
+        waiting.join()
+def relative():
+    os.chdir(DATA)
+    served("relative")
+def multiprocessing_listener():
+    with multiprocessing.connection.Listener(DATA + "/listener") as listener:
+        with multiprocessing.connection.Client(listener.address) as one:
+            one.send("x")
+            assert listener.accept().recv() == "x"
+tried(
+    data=lambda: served(DATA + "/own"), tmp=lambda: served("/tmp/own"), packets=lambda: served("/tmp/p", 5), full=full,
+    relative=relative, listener=multiprocessing_listener, missing=lambda: client("/tmp/none"),
+    project=lambda: served(PROJECT + "/own"), abstract=lambda: served("\\0own"), unnamed=lambda: served(""),
+    datagram=lambda: served("/tmp/d", socket.SOCK_DGRAM), raw=lambda: served("/tmp/r", socket.SOCK_RAW),
+)
+"""
+
+
+@pytest.mark.claim("sockets-exact")
+@pytest.mark.parametrize("granted", [("filesystem:write:.", "network"), ("filesystem:read", "network:localhost")])
+@pytest.mark.parametrize("user", USERS)
+def test_unix_sockets_in_own_folders_need_no_grant(user, granted):
+    found = broker_script.outcome(user, OWN_SOCKETS, *granted)
+    assert found["said"], found["stderr"]
+    assert {name for name, refusal in found["said"].items() if not refusal} == {
+        "data", "tmp", "packets", "full", "relative", "listener",
+    }  # fmt: skip
+    assert found["said"]["missing"] == "ENOENT"
+
+
+FOREIGN_SOCKETS = """
+import ctypes, socket
+libc = ctypes.CDLL(None, use_errno=True)
+PLACES = [place.format(user=USER, project=PROJECT) for place in SERVICES]
+def client(path, kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_UNIX, kind) as one:
+        one.connect(path)
+        one.send(b"x")
+def by(link, path):
+    name = DATA + "/" + str(time.monotonic_ns())
+    link(path, name)
+    client(name)
+def inside(path):
+    os.chdir(os.path.dirname(path))
+    client(os.path.basename(path))
+def opened(path):
+    client(f"/proc/self/fd/{os.open(os.path.dirname(path), os.O_PATH)}/{os.path.basename(path)}")
+def sent(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as one:
+        one.sendto(b"x", path)
+def sent_from_a_pair(path):
+    one, other = socket.socketpair(socket.AF_UNIX)
+    one.sendto(b"x", path)
+def linked_folder(path):
+    os.symlink(os.path.dirname(path), DATA + "/folder" + str(time.monotonic_ns()))
+    client(os.path.join(DATA, sorted(os.listdir(DATA))[-1], os.path.basename(path)))
+ways = {
+    "path": client, "link": lambda path: by(os.symlink, path), "hard link": lambda path: by(os.link, path),
+    "renamed": lambda path: by(os.rename, path), "parents": lambda path: client("/tmp/.." + path), "cwd": inside,
+    "root": lambda path: client("/proc/self/root" + path), "descriptor": opened, "linked folder": linked_folder,
+    "datagram": lambda path: sent(path, 2), "raw": lambda path: sent(path, 3), "stream": lambda path: sent(path, 1),
+    "pair": sent_from_a_pair, "packets": lambda path: client(path, 5),
+}
+tried(**{f"{name} {path}": lambda way=way, path=path: way(path) for name, way in ways.items() for path in PLACES})
+"""
+SOCKET_RACES = """
+import ctypes, mmap, socket
+libc = ctypes.CDLL(None, use_errno=True)
+FOREIGN = USER + "/s"
+os.chdir(DATA)
+own = socket.socket(socket.AF_UNIX); own.bind("s"); own.listen(10_000)
+os.symlink(DATA, "way")
+until, tries = time.monotonic() + 2, [0, 0]
+def address(path):
+    raw = b"\\x01\\x00" + path.encode() + b"\\0"
+    return raw + bytes(110 - len(raw))
+shared = mmap.mmap(-1, 4096)
+text = (ctypes.c_char * 110).from_buffer(shared, 0)
+numbers = [socket.socket(socket.AF_INET).fileno() for _ in range(1)] if NETWORK else []
+def drain():
+    own.setblocking(False)
+    while time.monotonic() < until:
+        try: own.accept()[0].close()
+        except OSError: time.sleep(0.001)
+def flip():
+    n = 0
+    while time.monotonic() < until:
+        n += 1
+        shared[:110] = address(FOREIGN if n % 2 else "s")
+def swap():
+    n = 0
+    while time.monotonic() < until:
+        n += 1
+        os.symlink(USER if n % 2 else DATA, "next"); os.rename("next", "way")
+def move():
+    n = 0
+    while time.monotonic() < until:
+        n += 1
+        os.chdir(USER if n % 2 else DATA)
+def exchange():
+    inet, unix = socket.socket(), socket.socket(socket.AF_UNIX)
+    while time.monotonic() < until:
+        os.dup2(inet.fileno(), 50); os.dup2(unix.fileno(), 50)
+def raw():
+    while time.monotonic() < until:
+        one = socket.socket(socket.AF_UNIX)
+        tries[0] += 1
+        libc.connect(one.fileno(), ctypes.byref(text), 110)
+        one.close()
+def by(path):
+    def go():
+        while time.monotonic() < until:
+            one = socket.socket(socket.AF_UNIX); one.setblocking(False)
+            tries[1] += 1
+            try: one.connect(path)
+            except OSError: pass
+            one.close()
+    return go
+def on_another():
+    while time.monotonic() < until:
+        tries[1] += 1
+        libc.connect(50, ctypes.byref(text), 110)
+sys.setswitchinterval(1e-5)
+shared[:110] = address("s")
+if not os.fork(): flip(); os._exit(0)
+work = [drain, swap, move, raw, by("way/s"), by("s"), *([exchange, on_another] if NETWORK else [])]
+threads = [threading.Thread(target=one) for one in work]
+[one.start() for one in threads]; [one.join() for one in threads]
+print(json.dumps(tries))
+"""
+
+
+@pytest.mark.claim("sockets-exact")
+@pytest.mark.parametrize("without", [(), NAMESPACES], ids=["namespaces", "no namespaces"])
+@pytest.mark.parametrize("user", USERS)
+def test_no_service_of_the_users_is_reached_by_a_socket(user, without):
+    granted = ("filesystem:read", "filesystem:write:.", "network", "filesystem:read:~/.gnupg")
+    code = f"SERVICES = {SERVICES}\n{FOREIGN_SOCKETS}"
+    found = broker_script.outcome(user, code, *granted, sockets=SERVICES, without=without)
+    assert found["said"], found["stderr"]
+    assert all(found["said"].values()), found["said"]
+    assert found["reached"] == []
+
+
+@pytest.mark.claim("sockets-exact")
+@pytest.mark.parametrize("granted", [("filesystem:read",), ("filesystem:read", "network")])
+@pytest.mark.parametrize("user", USERS)
+def test_no_race_leads_to_a_service_of_the_users(user, granted):
+    code = f"NETWORK = {'network' in granted}\n{SOCKET_RACES}"
+    found = broker_script.outcome(user, code, *granted, sockets=["{user}/s"])
+    assert found["said"], found["stderr"]
+    assert all(found["said"])
+    assert found["reached"] == []
+
+
+def test_the_network_is_connected_to_as_without_a_broker():
+    code = """
+    import select, socket
+    def address(one): return one.getsockname()
+    here = socket.create_server(("127.0.0.1", 0))
+    closed = socket.create_server(("127.0.0.1", 0)); gone = address(closed); closed.close()
+    def plain(): socket.create_connection(address(here)).close()
+    def blocking(): one = socket.socket(); one.connect(address(here)); here.accept()
+    def patient():
+        one = socket.socket(); one.settimeout(20); one.connect(address(here))
+    def at_once():
+        one = socket.socket(); one.setblocking(False)
+        assert one.connect_ex(address(here)) == errno.EINPROGRESS
+        select.select([], [one], [])
+        assert one.connect_ex(address(here)) in (0, errno.EISCONN)
+        assert not one.getblocking()
+    def datagrams():
+        one, other = socket.socket(type=2), socket.socket(type=2)
+        other.bind(("127.0.0.1", 0)); one.connect(address(other)); one.send(b"x"); assert other.recv(1) == b"x"
+        one.connect(("::", 0)) if one.family == 10 else None
+    def refused(): socket.socket().connect(gone)
+    def many():
+        threads = [threading.Thread(target=plain) for _ in range(50)]
+        [one.start() for one in threads]; [one.join() for one in threads]
+    def no_socket(): socket.socket(fileno=os.open("/dev/null", os.O_RDONLY), family=2, type=1).connect(gone)
+    tried(plain=plain, blocking=blocking, patient=patient, at_once=at_once, datagrams=datagrams, refused=refused,
+          many=many, no_socket=no_socket)
+    """
+    found = broker_script.outcome("ordinary", dedent(code), "network")
+    assert found["said"], found["stderr"]
+    refusals = {name: why for name, why in found["said"].items() if why}
+    assert refusals == {"refused": "ECONNREFUSED", "no_socket": "ENOTSOCK"}

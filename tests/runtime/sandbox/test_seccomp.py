@@ -397,15 +397,22 @@ def test_a_broker_is_asked_about_changes_and_about_nothing_else(machine):
         words = [*arguments, *[0] * 6][:6]
         return seccomp.judged(program, struct.pack("=iIQ6Q", number, seccomp.AUDIT_ARCH[machine], 0, *words))
 
-    asked = seccomp.ASK[3]
-    assert answer("openat", 0, 0, os.O_RDONLY | os.O_CLOEXEC) == seccomp.ALLOW[3]
+    asked, allowed, refused = seccomp.ASK[3], seccomp.ALLOW[3], seccomp.REFUSE[3]
+    assert answer("openat", 0, 0, os.O_RDONLY | os.O_CLOEXEC) == allowed
     for flags in (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_TMPFILE):
         assert answer("openat", 0, 0, flags) == asked
-    assert answer("openat", 0, 0, os.O_CREAT, 0o4755) == seccomp.REFUSE[3]  # what is refused is not asked about
-    assert answer("bind") == seccomp.REFUSE[3]
+    assert answer("openat", 0, 0, os.O_CREAT, 0o4755) == refused  # what is refused is not asked about
+    assert answer("bind") == refused
     for name, numbers in seccomp.BROKERED.items():
         if numbers[column] is not None and name not in {"open", "openat", "bind"}:
             assert answer(name) == asked, name
+    for network in ("none", "hosts", "all"):
+        program = seccomp.build(network, machine=machine, own_sockets=True)
+        assert answer("connect") == answer("bind") == asked
+        assert answer("listen") == (asked if network == "hosts" else allowed)
+        assert answer("openat", 0, 0, os.O_CREAT) == allowed
+        assert [answer("socket", UNIX, kind) for kind in (STREAM, SEQPACKET)] == [allowed] * 2
+        assert [answer("socket", UNIX, kind) for kind in (DATAGRAM, RAW)] == [refused] * 2
     for request in SUBVOLUMES:
-        assert answer("ioctl", 0, request) == seccomp.REFUSE[3]
-    assert answer("ioctl", 0, 0x40049409) == seccomp.ALLOW[3]  # FICLONE
+        assert answer("ioctl", 0, request) == refused
+    assert answer("ioctl", 0, 0x40049409) == allowed  # FICLONE

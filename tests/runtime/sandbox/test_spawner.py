@@ -20,7 +20,7 @@ from anyplug.runtime.processes import run_once
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.sandbox import escape_test
-from anyplug.runtime.sandbox.enforcement import LAYERS, NAMESPACES, NotEnforceable
+from anyplug.runtime.sandbox.enforcement import BROKER, LAYERS, NAMESPACES, NotEnforceable
 from anyplug.runtime.sandbox.linux import memory_and_disk, mounts
 from anyplug.runtime.sandbox.profile import Limits, Place, Profile
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, probe
@@ -171,16 +171,17 @@ IS_TCP = {(family, socket.SOCK_STREAM, protocol) for family in INTERNET for prot
 IS_UDP = {(family, socket.SOCK_DGRAM, protocol) for family in INTERNET for protocol in (0, 17)}
 ADDRESSES = {(socket.AF_NETLINK, kind, 0) for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM)}
 NAMED = {(socket.AF_UNIX, kind, protocol) for kind in (1, 2, 5) for protocol in (0, 1)}
+OWN = {(socket.AF_UNIX, kind, protocol) for kind in (1, 5) for protocol in (0, 1)}  # connected by the broker only
 
 
 @pytest.mark.claim("sockets-exact")
 @pytest.mark.parametrize(
     ("grants", "opened"),
     [
-        ((), set()),
-        (("network",), IS_TCP | IS_UDP | ADDRESSES),
+        ((), OWN),
+        (("network",), IS_TCP | IS_UDP | ADDRESSES | OWN),
         (("network:*:443",), IS_TCP | ADDRESSES),
-        (("network:localhost:443",), IS_TCP | ADDRESSES),
+        (("network:localhost:443",), IS_TCP | ADDRESSES | OWN),
         (("network:unix",), NAMED),
         (("network:*:443", "network:unix"), IS_TCP | ADDRESSES | NAMED),
     ],
@@ -850,13 +851,13 @@ def test_what_this_machine_holds_is_found_by_doing():
         enforcement = probe(guard)
     finally:
         guard.close()
-    assert set(enforcement.held) <= set(LAYERS)
-    assert set(enforcement.held) | set(enforcement.refused) == set(LAYERS)
+    assert set(enforcement.held) <= {*LAYERS, BROKER}
+    assert {*enforcement.held, BROKER} | set(enforcement.refused) == {*LAYERS, BROKER}
 
 
 async def test_the_receipt_says_what_was_in_force(confined):
     receipt = confined(limits=Limits(memory=1 << 30)).spawn.receipt
-    assert set(receipt.layers) == set(LAYERS)
+    assert set(receipt.layers) == {*LAYERS, BROKER}
     assert receipt.landlock > 0
     assert len(receipt.filter) == 64
     assert receipt.limits["memory"] == 1 << 30

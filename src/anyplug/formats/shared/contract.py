@@ -178,6 +178,7 @@ class Greeting(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     model: str = ""
     cwd: str = ""  # the caller's project
+    session_id: str = ""  # the agent's conversation; a host without one makes up its own
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

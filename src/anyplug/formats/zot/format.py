@@ -3,11 +3,14 @@
 What it offers is not in the manifest: it registers tools and commands while it runs.
 """
 
+import itertools
 import os
 import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
@@ -16,6 +19,7 @@ from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
 from anyplug.model.types import Block, Call, Failure, Image, Launch, Off, Plugin, Result, Text, Tool
+from anyplug.runtime.processes.program import Program
 
 if TYPE_CHECKING:  # only needed for a running extension
     from collections.abc import Iterable
@@ -49,12 +53,20 @@ data = defaults.data
 readable = defaults.readable
 named_files = defaults.named_files
 environment = defaults.environment
-prepare = defaults.prepare
 ready = defaults.ready
 
 # The known keys of a manifest. Authors also use their own.
 KEYS = ("name", "version", "description", "exec", "args", "enabled", "language", "skills", "theme", "themes")
 TIMEOUT_S = 60.0
+DEFERRED = frozenset({"deferred", "codemode"})  # exposures of tools that agents are not shown at first
+BUILD_S = 300.0  # for `go build`, which may fetch modules
+MOST_SAID, LONGEST_SAID = 1 << 20, 2_000  # bytes that it may print, and characters shown if it fails
+# Its flags with a separate value, before the package.
+_GO_FLAGS = (
+    "-C -p -asmflags -buildmode -compiler -covermode -coverpkg -exec -gccgoflags -gcflags -installsuffix -ldflags -mod "
+    "-modfile -overlay -pgo -pkgdir -tags -toolexec"
+)
+GO_FLAGS = frozenset(_GO_FLAGS.split())
 THEMES = ("theme.json", "themes/theme.json")  # where zot looks for one
 LONGEST_KIND = 80  # characters of a block's type, for messages
 NO_CONTENT = "(extension returned no content)"
@@ -146,6 +158,47 @@ def programs(plugin: Plugin, variables: Mapping[str, str] | None, project: str) 
     return [plugin.launch.program] if plugin.launch is not None else []
 
 
+async def prepare(plugin: Plugin, around: Surroundings) -> str:
+    """Build an extension that `go run` starts, so that its first start need not: each has a build cache of its own.
+
+    A shared one would let an extension replace what another one runs. If it fails, the first start tries again.
+    """
+    launch = plugin.launch
+    if launch is None or os.path.basename(launch.program) != "go" or launch.arguments[:1] != ("run",):
+        return ""
+    around.tell(f"building {plugin.name} with `go build`")
+    built = os.path.join(around.home.cache(plugin), "built")
+    finished = await around.run(
+        Program(
+            argv=(launch.program, "build", "-o", built, *_packages(launch.arguments[1:])),
+            cwd=plugin.path,
+            env=around.environment,
+            timeout_s=BUILD_S,
+            max_stdout=MOST_SAID,
+            max_stderr=MOST_SAID,
+            purpose="init",
+        )
+    )
+    if finished.exit_code == 0:
+        return ""
+    said = finished.stderr.decode(errors="replace").strip()[-LONGEST_SAID:] or finished.reason or finished.ending
+    return f"it could not be built yet, and will be at its first start: {said}"
+
+
+def _packages(arguments: tuple[str, ...]) -> list[str]:
+    """Return the flags and packages of `go run`, without what is passed to the program."""
+    found: list[str] = []
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        found.append(rest.pop(0))
+        if f"-{found[-1].lstrip('-')}" in GO_FLAGS and rest:
+            found.append(rest.pop(0))
+    if rest and not rest[0].endswith(".go"):
+        return [*found, rest[0]]
+    files = itertools.takewhile(lambda word: word.endswith(".go"), rest)
+    return [*found, *files]
+
+
 def request(call: Call, around: Surroundings) -> AskPeer:
     """AskPeer the running extension."""
     waits_for_a_person = call.tool.timeout_s <= 0 and call.shows_panels
@@ -161,7 +214,8 @@ def result(call: Call, request: Request, answer: "frames.ToolResult", around: Su
             blocks.append(block)
     content = tuple(blocks) or (Text(NO_CONTENT),)
     if not answer.is_error:
-        return Result(content=content, structured=answer.structured_content)
+        activates = tuple(answer.activate_tools)
+        return Result(content=content, structured=_structured(call, answer), activates=activates)
     said = "\n".join(block.text for block in content if isinstance(block, Text))
     return Result(
         content=content,
@@ -169,6 +223,17 @@ def result(call: Call, request: Request, answer: "frames.ToolResult", around: Su
         is_error=True,
         error=Failure("tool_error", said),
     )
+
+
+def _structured(call: Call, answer: "frames.ToolResult") -> Any:
+    """Return the structured result; zot takes the text of a tool with an output schema, which may be the same."""
+    if answer.structured_content is not None or call.tool.output_schema is None:
+        return answer.structured_content
+    texts = [raw["text"] for raw in answer.content if isinstance(raw.get("text"), str)]
+    try:
+        return msgspec.json.decode("\n".join(texts))
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Tool, ...]:
@@ -182,6 +247,9 @@ def tools(plugin: str, registered: "Iterable[frames.RegisterTool]") -> tuple[Too
             input_schema=tool.schema if isinstance(tool.schema, dict) and tool.schema else ANY_OBJECT,
             program="",
             timeout_s=0 if tool.interactive else TIMEOUT_S,
+            output_schema=tool.output_schema if isinstance(tool.output_schema, dict) and tool.output_schema else None,
+            deferred=tool.deferred or tool.exposure in DEFERRED,
+            namespace=tool.namespace or plugin,
         )
         for tool in registered
     )

@@ -56,6 +56,10 @@ class RegisterTool(msgspec.Struct, frozen=True):
     description: str = ""
     schema: Any = None
     interactive: bool = False  # it may wait for a person; if panels can be shown to one, it has no time limit
+    output_schema: Any = None  # of `structured_content`
+    namespace: str = ""
+    exposure: str = ""
+    deferred: bool = False  # the older way to say it
     input_schema: Any = None  # MCP's name for it, which zot does not use
 
 
@@ -77,6 +81,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     content: list[dict[str, Any]] = []
     is_error: bool = False
     structured_content: Any = None
+    activate_tools: list[str] = []
 
 
 class CommandResponse(features.CommandAnswer, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ def event(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def about(call: Call) -> dict[str, Any]:
     """Return what events tell about a call."""
-    told = {"tool_id": call.id, "tool_name": call.tool.name, "tool_args": call.arguments}
+    told = {"tool_id": call.id, "tool_name": call.tool.ruled_as, "tool_args": call.arguments}
     return {**told, "origin_extension": call.origin} if call.origin else told
 
 
@@ -30,9 +30,9 @@ def outcome(result: Result, *, has_run: bool) -> dict[str, Any]:
     return {"status": _status(result), "executed": has_run, "result": shown}
 
 
-def answer(request: CallTool, content: tuple[Block, ...], *, is_error: bool) -> dict[str, Any]:
-    """Return the answer to a call that an extension asked for."""
-    return {"type": "tool_result", "id": request.id, "name": request.name, **_shown(content), "is_error": is_error}
+def answer(request: CallTool, name: str, content: tuple[Block, ...], *, is_error: bool) -> dict[str, Any]:
+    """Return the answer to a call that an extension asked for; `name` is the tool's in events."""
+    return {"type": "tool_result", "id": request.id, "name": name, **_shown(content), "is_error": is_error}
 
 
 def _status(result: Result) -> str:

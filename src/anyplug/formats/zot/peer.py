@@ -69,6 +69,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         self._questions: dict[str, Question] = {}  # open questions to it as a guard
         self._doubted: set[str] = set()  # answers that may have come in an invalid line
         self._listener = listener
+        self._sequence = itertools.count(1)  # of its events, without gaps
         self._terms = terms
         self._cwd = terms.greeting.cwd or os.getcwd()  # the project that it works in
         self._loop = asyncio.get_running_loop()
@@ -221,13 +222,14 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         """Whether it said in its hello that it would."""
         return "call_tool" in self.capabilities
 
-    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool) -> None:
-        """Tell it what came of a call that it asked for."""
-        self._tell(outgoing_frames.answer(request, content, is_error=is_error))
+    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "") -> None:
+        """Tell it what came of a call that it asked for; `name` is the tool's in events, if there is one."""
+        self._tell(outgoing_frames.answer(request, name or request.name, content, is_error=is_error))
 
     def hear(self, event: str, fields: dict[str, Any]) -> None:
         """Tell it of an event."""
-        self._tell(outgoing_frames.event(event, {"cwd": self._cwd, **fields}))
+        known = {"session_id": self._terms.greeting.session_id, "cwd": self._cwd}
+        self._tell(outgoing_frames.event(event, {**known, **fields, "sequence": next(self._sequence)}))
 
     def hear_call(self, call: Call) -> None:
         """Tell it that a call is about to run."""
@@ -257,6 +259,8 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
 
     async def stop(self) -> None:
         """End it in order."""
+        if "session_end" in self.events:
+            self.hear("session_end", {"reason": "shutdown"})
         await self.session.stop({"type": "shutdown"})
 
     def unavailable(self, when: str, gone: PeerGone) -> CallError:

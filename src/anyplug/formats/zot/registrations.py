@@ -18,6 +18,8 @@ MOST_REGISTERED = 1_000  # tools, commands and events, each; real extensions hav
 LARGEST_REGISTERED = 16 << 20  # bytes of all of them
 MOST_WARNINGS = 100  # shown to a person
 LONGEST_WARNING = 500  # characters; a name may have millions
+# How tools are exposed. Agents here run no scripts, so what is only for these is found by searching.
+EXPOSURES = frozenset({"", "direct", "codemode", "deferred", "model-only"})
 INTERCEPTABLE = frozenset({"tool_call", "turn_start", "assistant_message", "before_agent_start"})
 
 Registration = frames.RegisterTool | frames.RegisterCommand | frames.Subscribe
@@ -80,7 +82,10 @@ class Registrations:
             self.warn(f"a tool was skipped: '{for_people(frame.name, LONGEST_NAME)}' is not a valid name")
         elif frame.name in self.tools:
             self.warn(f"it registered the tool '{frame.name}' twice; the first is used")
-        elif why := json_values.excess(frame.schema):
+        elif frame.exposure not in EXPOSURES:
+            exposure = for_people(frame.exposure, LONGEST_NAME)
+            self.warn(f"the tool '{frame.name}' was skipped: it has the unknown exposure '{exposure}'")
+        elif why := json_values.excess(frame.schema) or json_values.excess(frame.output_schema):
             self.warn(f"the tool '{frame.name}' was skipped: its schema is unusable, {why}")
         elif self._has_room_for(frame, among=self.tools, what="tools"):
             self.tools[frame.name] = frame

@@ -35,6 +35,7 @@ def _tools(parser: Parser) -> Command:
     return tools
 
 
+LONGEST_VERSION = 20  # characters of a version in a table
 COMMANDS = {"list": _list, "tools": _tools}
 
 
@@ -55,6 +56,7 @@ def list_plugins(session: Session) -> int:
     rows = [
         (
             entry.name,
+            entry.plugin.version[:LONGEST_VERSION] or "-",
             registry.title(entry.format),
             entry.state,
             str(entry.plugin.tier) if entry.state != "broken" else "-",
@@ -63,7 +65,7 @@ def list_plugins(session: Session) -> int:
         )
         for entry in entries
     ]
-    render.table(("NAME", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
+    render.table(("NAME", "VERSION", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
     print_problems(entries)
     if sys.stdout.isatty() and any(entry.plugin.tier > 1 for entry in entries):
         session.note(TIERS)

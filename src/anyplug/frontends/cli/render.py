@@ -6,6 +6,7 @@ prints text as it is, and `data` what a plugin returned to a program that reads 
 """
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ TAB = 8  # columns
 ESCAPE = 10  # characters of the longest escape
 WIDE_IF_PIPED = 200  # programs that read lines want them whole
 
+_COLOUR = re.compile("\x1b\\[[0-9;:]{0,40}m")  # colours and emphasis
+_HIDES = re.compile("(?<![0-9])0*8(?![0-9])")  # the number that hides text, except as one of the 256 colours
+_BY_NUMBER = re.compile("[34]8[;:]5[;:][0-9]{1,3}")
 QUOTE = "| "  # before each line of a plugin's text
 HANG = 4  # indentation of continuation lines
 NARROW = 0x1100  # from this character on, many are two cells wide
@@ -104,11 +108,23 @@ def say_quoted(text: str) -> None:
 
 
 def stream(text: str) -> None:
-    """Print lines of a plugin that are a command's only output; on a terminal they are marked."""
+    """Print lines of a plugin that are a command's only output; on a terminal they are marked, and have its colours."""
     for line in text.split("\n"):
-        shown = for_people(line.expandtabs(TAB).rstrip())
+        shown = in_colour(line.expandtabs(TAB).rstrip())
         print(QUOTE + shown if sys.stdout.isatty() else shown)
     sys.stdout.flush()
+
+
+def in_colour(text: str) -> str:
+    """Return a line of a plugin with its colours, or without if they are not wanted. Other sequences become visible."""
+    if "\x1b" not in text:
+        return for_people(text)
+    parts = [for_people(part) for part in _COLOUR.sub("\n", text).split("\n")]
+    codes = ["" if _HIDES.search(_BY_NUMBER.sub("", code)) else code for code in _COLOUR.findall(text)]
+    if not _colours(sys.stdout):
+        return "".join(parts)
+    shown = parts[0] + "".join(f"{code}{part}" for code, part in zip(codes, parts[1:], strict=True))
+    return f"{shown}\x1b[0m" if codes else shown
 
 
 def json(value: Any) -> None:

@@ -53,7 +53,7 @@ class Answers:
             plugin = self._host.snapshot.tool(request.name)[0].plugin
         except ToolNotFound:
             plugin = ""
-        stop = self._host.listen(note_teller(plugin, lambda text: self._send({"note": text})))
+        stop = self._host.listen(note_teller(plugin, lambda text: self._send({"note": text})), catch_up=False)
         try:
             return await self._host.call(
                 request.name, request.arguments, attachment=self._attachment, wait=request.wait
@@ -121,10 +121,10 @@ async def run_command(host: Host, line: str, attachment: Attachment) -> CommandO
     """Run a slash command, with the notes that come with it and right after it; its panel is read just once."""
     late: list[Note] = []
     texts: list[Note] = []
-    stop_texts = host.listen(text_taker(texts))
+    stop_texts = host.listen(text_taker(texts), catch_up=False)
     try:
         outcome = await host.run_command(line, attachment=attachment)
-        stop = host.listen(note_taker(late))
+        stop = host.listen(note_taker(late), catch_up=False)
         await anyio.sleep(GRACE_S)
         stop()
     finally:

@@ -64,6 +64,7 @@ class Desk:
         self._offering: Offering | None = None
         self._told: Offering | None = None  # what clients were last told
         self._under_way = 0
+        self.changed: Callable[[], None] = lambda: None  # called when other tools are offered to this view alone
 
     @property
     def offering(self) -> Offering:
@@ -110,6 +111,8 @@ class Desk:
             self._under_way -= 1
         if opened:
             return self._input_required(opened[0], request, name, given)
+        if result.activates and self.view.activate(result.activates, self.host.snapshot):
+            self.changed()
         wire = tool_result(result, offering.output_schemas.get(result.tool), is_modern=request.is_modern)
         if result.metadata.get("state") == "running" and result.format != registry.BUILTIN.format:
             wire["content"].append({"type": "text", "text": offering.how_to_ask_for(result.metadata["job"])})

@@ -30,15 +30,16 @@ class Offering:
         self.snapshot = snapshot
         self.version = view.version
         self._seen = view.tools(snapshot)
+        shown = [(tool, entry) for tool, entry in self._seen if view.shows(tool)]
         definitions = [
-            tool_descriptions.definition(tool, entry, snapshot, is_confining=is_confining) for tool, entry in self._seen
+            tool_descriptions.definition(tool, entry, snapshot, is_confining=is_confining) for tool, entry in shown
         ]
         self.surface = tool_descriptions.chosen(view, definitions)
         listed = search_tools.TOOLS if self.surface == "search" else definitions
         self.tools: list[Wire] = [msgspec.to_builtins(one) for one in listed]
         self.output_schemas: dict[str, dict[str, Any]] = {  # by full name: clients check results against them
             tool.name: defined.output_schema
-            for (tool, _), defined in zip(self._seen, definitions, strict=True)
+            for (tool, _), defined in zip(shown, definitions, strict=True)
             if defined.output_schema is not None and self.surface == "all"
         }
         self.prompts = [

@@ -9,6 +9,7 @@ import msgspec
 from anyplug.call.slash_commands import CommandOutcome
 from anyplug.model import hints, schema
 from anyplug.model.types import Audio, Block, Failure, File, Image, Resource, Result, Text
+from anyplug.model.untrusted_text import for_models
 
 INLINE_BYTES = 65_536  # a file up to this size is embedded; a larger one would fill an agent's context
 ERROR, METADATA, QUESTION = "anyplug/error", "anyplug/metadata", "anyplug/question"  # our keys in `_meta`
@@ -22,6 +23,7 @@ def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_mode
     content = [_block(block) for block in result.content]
     error = _told(result.error) if result.error is not None else None
     structured, is_error = result.structured, result.is_error
+    content += [{"type": "text", "text": f"[anyplug] {remark}"} for remark in result.remarks]
     if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
         # Clients reject the whole answer if it violates the declared schema, unless it is an error.
         why = f"the result violates the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
@@ -60,7 +62,7 @@ def refusal(error: Failure) -> Wire:
 
 def prompt_result(outcome: CommandOutcome) -> Wire:
     """Convert a slash command's outcome: text to send is the user's, text to show is not."""
-    said = outcome.text or f"{outcome.command} ran and returned nothing."
+    said = for_models(outcome.text) or f"{outcome.command} ran and returned nothing."
     role = "user" if outcome.action in {"prompt", "insert"} else "assistant"
     return {
         "description": f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}",

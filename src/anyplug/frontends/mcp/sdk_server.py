@@ -67,6 +67,7 @@ class Reception:
 
     def __init__(self, desk: Desk, attachment_of: AttachmentOf | None = None) -> None:
         self.desk = desk
+        self.desk.changed = self._grow_stale
         self.clients: list[Client] = []
         self.opened: Callable[[Context], None] = lambda _: None  # called when a client of the older era is ready
         self._attachment_of = attachment_of or (lambda _: None)
@@ -144,6 +145,7 @@ class Reception:
         client = self._client(ctx)
         if client not in self.clients:
             self.clients.append(client)
+            self._noted.set()
             _connection(ctx).exit_stack.callback(self.clients.remove, client)
         self.opened(ctx)
 
@@ -183,12 +185,20 @@ class Reception:
             responses={key: answer.model_dump(by_alias=True, mode="json") for key, answer in responses.items()},
         )
 
-    def _heard(self, notice: Notice) -> None:
+    def _grow_stale(self) -> None:
+        self._stale.set()
+
+    def _heard(self, notice: Notice) -> bool:
         if isinstance(notice, SnapshotChanged):
-            self._stale.set()
-        elif isinstance(notice, Note) and self.clients and self.desk.view.has_plugin(notice.plugin):
-            self._notes.append(notice)
-            self._noted.set()
+            self._grow_stale()
+        elif isinstance(notice, Note) and self.desk.view.has_plugin(notice.plugin):
+            self._notes.append(notice)  # also for the first client, which is not ready while plugins start
+            if self.clients:
+                self._noted.set()
+            return bool(self.clients)
+        else:
+            return False
+        return True
 
     async def _follow(self) -> None:
         """Notify clients of changes to what can be called."""
@@ -231,13 +241,15 @@ class Reception:
             return
         async with anyio.create_task_group() as tasks:
 
-            def heard(notice: Notice) -> None:
-                if isinstance(notice, Note) and self.desk.view.has_plugin(notice.plugin):
-                    level = LEVELS.get(notice.level, "info")
-                    if level in wanted:
-                        tasks.start_soon(_notify, ctx.session, _log(notice, level), ctx.request_id)
+            def heard(notice: Notice) -> bool:
+                if not isinstance(notice, Note) or not self.desk.view.has_plugin(notice.plugin):
+                    return False
+                level = LEVELS.get(notice.level, "info")
+                if level in wanted:
+                    tasks.start_soon(_notify, ctx.session, _log(notice, level), ctx.request_id)
+                return level in wanted
 
-            stop = self.desk.host.listen(heard)
+            stop = self.desk.host.listen(heard, catch_up=False)
             try:
                 yield
             finally:

@@ -10,7 +10,7 @@ from anyplug.runtime.sandbox.profile import Profile
 # In the order in which they are applied. Tests leave some out.
 LAYERS = ("mounts", "pids", "network", "ipc", "cpu", "read-only", "limits", "capabilities", "landlock", "seccomp")
 NAMESPACES = ("mounts", "pids", "network", "ipc", "read-only")  # the layers that need them
-BROKER = "broker"  # for plugins that were granted writable folders
+BROKER = "broker"  # for protected paths in granted folders, and for Unix sockets in own ones
 PROXY = "proxy"  # in the host itself, for plugins that were granted hosts
 MEANINGS = {
     "mounts": "its own mount namespace: what it must not see is hidden, and /tmp is private",
@@ -23,7 +23,8 @@ MEANINGS = {
     "capabilities": "no capabilities, even for root",
     "landlock": "access to files by path and TCP ports by number; signals and abstract sockets",
     "seccomp": "only granted sockets, and only known system calls",
-    BROKER: "files that other programs run later cannot be changed, even in folders that it may write to",
+    BROKER: "files that other programs run later cannot be changed, even in folders that it may write to; Unix sockets "
+    "can be reached in its own folders only",
 }
 _USER_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, "
@@ -121,7 +122,12 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     def receipt(self, profile: Profile) -> Receipt:
         """Return what is in force, for the audit."""
         program = (
-            seccomp.build(profile.network, unix=profile.unix, watches=profile.watches)
+            seccomp.build(
+                profile.network,
+                unix=profile.unix,
+                watches=profile.watches,
+                own_sockets=BROKER in self.held and seccomp.opens_own(profile.network, unix=profile.unix),
+            )
             if "seccomp" in self.held
             else b""
         )

@@ -92,6 +92,16 @@ def connect(family: int, kind: int, address: Any) -> None:
         peer.send(b"x")
 
 
+def connect_through(link: Callable[[str, str], None], path: str) -> None:
+    """Connect to a socket by another name for it."""
+    name = os.path.join(FACTS["data"], "name")
+    link(path, name)
+    try:
+        connect(socket.AF_UNIX, socket.SOCK_STREAM, name)
+    finally:
+        os.unlink(name)
+
+
 def listen_anywhere() -> None:
     """Listen without naming a port: the kernel chooses one."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
@@ -416,6 +426,8 @@ def on_the_network() -> dict[str, Callable[[], object]]:
         "a program for a socket": load_program,
         "vsock": lambda: socket.socket(socket.AF_VSOCK, stream).close(),
         "a socket with a path": lambda: connect(socket.AF_UNIX, stream, FACTS["unix"]),
+        "a socket by a link of its own": lambda: connect_through(os.symlink, FACTS["unix"]),
+        "a socket linked into its own folder": lambda: connect_through(os.link, FACTS["unix"]),
         "an abstract socket": lambda: connect(socket.AF_UNIX, stream, "\0" + FACTS["abstract"]),
         "a path by a pair of sockets": lambda: pair_to_path(FACTS["unix_datagram"]),
     }

@@ -4,9 +4,10 @@ A grant is a permission with or without a scope:
 
     filesystem:read[:PATH]     the user's files, or this one; never our own
     filesystem:write[:PATH]    the same to write; without a scope the machine's own /tmp, too
+                               (only who was granted /tmp as a whole has the machine's; others have their own)
     network                    TCP and UDP to anywhere, and names
     network:*:PORT             TCP to this port of any machine; names only from /etc/hosts
-    network:unix               Unix sockets on this machine
+    network:unix               Unix sockets of this machine; those in its own folders need no grant
     network:HOST[:PORT]        TCP to this host, through our proxy; together with ports: `unheld`
     shell:exec[:PROGRAM]       every program of the system with its settings, or this one
     clipboard, notifications   open nothing here: the kernel knows neither, and the host does both for the plugin
@@ -161,7 +162,7 @@ def draw(
         brokered=brokered,
         protected=_unique(guarded.read_only, guarded.hidden, (place.home,)) if brokered else (),
         named=writes if brokered else (),
-        private_tmp=not writes_all,
+        private_tmp=not (writes_all or {"/", SHARED_TMP[0]} & {*reads, *writes}),
         network=network,
         ports=ports,
         hosts=hosts,

@@ -51,7 +51,7 @@ CALM_S = 30.0  # after the last start
 REAPED_AT_ONCE = 256  # orphans before other work gets a turn: a plugin can create them as fast as we reap them
 FIRST_TO_GO = 500  # for the kernel's OOM killer: rather a plugin than what the user works with
 COLLECT = 256  # starts between garbage collections, which must not happen in a confined thread
-BROKER_GONE = "the broker that makes its changes in granted folders was killed"
+BROKER_GONE = "the broker that changes granted folders and connects sockets for it was killed"
 EXPOSED = "{} is hidden from it, and appeared or was replaced while it ran: call it again"
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we check whether what was killed is gone
 

@@ -15,6 +15,7 @@ from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
 from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, Shelf
+from anyplug.runtime.sandbox.linux.own_sockets import OwnFolders
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-BROKER = "broker"  # treated like a layer, for plugins that were granted writable folders
+BROKER = "broker"  # treated like a layer
 FRESH_RULES = 64  # starts with their own folders, until the rules of the first ones are forgotten
 BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -152,8 +153,11 @@ class Confinement:
             self.held.append(layer)
 
     def _prepare_broker(self) -> None:
-        """Prepare to protect paths in granted folders if the kernel can; otherwise the grants apply as they are."""
-        if not self.order.brokered:
+        """Prepare to protect paths in granted folders, and to connect sockets in own ones, if the kernel can.
+
+        Otherwise the grants apply as they are, and no Unix sockets can be created.
+        """
+        if not self.order.brokered and not self._connects:
             return
         lacking = broker.shortfall()
         for layer in ("seccomp", "landlock"):
@@ -161,7 +165,8 @@ class Confinement:
         if not lacking and landlock.version() < landlock.SINCE_TRUNCATE:
             lacking = "Landlock is too old"
         if lacking:
-            self.refused[BROKER] = lacking
+            if self.order.brokered:
+                self.refused[BROKER] = lacking
             return
         self._make_narrow_rules()
         self._make_filter()
@@ -177,6 +182,10 @@ class Confinement:
             )
             trees += [(syscalls.clone_tree(path), path) for path in below]
         own_tmp = [tree for tree, _ in trees[:1]]
+        if not self.order.private_tmp and "read-only" in self.held:
+            for path in request["writable"]:  # in the machine's /tmp, which may be granted for reading only
+                trees.append((syscalls.clone_tree(path), path))
+                syscalls.set_tree_writable(trees[-1][0])
         laid: list[int] = []
         if self.lays_code:
             assert self.shelf is not None
@@ -271,7 +280,9 @@ class Confinement:
         direct = (*self._own, *NO_FILES, *request["writable"], *(tmp if self._tmp_is_direct else ()))
         roots = (*order.brokered, *(() if self._tmp_is_direct else tmp))
         protected = Protected(order.protected, order.named, self._own_names(request))
-        pid, control = broker.start(roots, direct, protected, relayed=order.recorded)
+        own = (*self._own, *request["writable"], *tmp, *((mounts.SHM,) if "read-only" in self.held else ()))
+        sockets = OwnFolders(own, (*order.readable, *order.writable, *order.executable)) if self._connects else None
+        pid, control = broker.start(roots, direct, protected, sockets, relayed=order.recorded)
         channel = _socket.socket(fileno=control)
         self._narrow.restrict()
         listener = seccomp.apply_and_listen(self._filter, killable=True)
@@ -300,6 +311,11 @@ class Confinement:
     def _tmp_is_direct(self) -> bool:
         """Return whether programs write to their /tmp directly: rules there also apply to granted folders below it."""
         return not any(mounts.is_below(path, mounts.TMP) or path == mounts.TMP for path in self.order.brokered)
+
+    @property
+    def _connects(self) -> bool:
+        """Whether the broker connects sockets."""
+        return seccomp.opens_own(self.order.network, unix=self.order.unix) and not self.order.recorded
 
     def let_go(self, pid: int) -> None:
         """Forget a broker that has ended."""
@@ -483,7 +499,8 @@ class Confinement:
             unix=order.unix,
             watches=order.watches,
             asks=order.recorded,
-            brokered=self._narrow is not None,
+            brokered=self._narrow is not None and bool(order.brokered),
+            own_sockets=self._narrow is not None and self._connects,
         )
 
 

@@ -9,6 +9,9 @@ It is a fork of the spawner, in the programs' mount namespace, with their user a
 grants. A call that it lets through is checked again by the narrower domain; a path that is changed meanwhile, a lost
 race or an overlooked call ends in EACCES. If the broker dies, calls fail with ENOSYS.
 
+It also connects the sockets of plugins without `network:unix`, so that they reach Unix sockets in their own folders and
+no others (`own_sockets`).
+
 No folder is ever renamed to, or from, a name on the way to a protected path, so a folder that was checked cannot become
 part of one during the call, and several brokers need no lock. Standard library only; part of the spawner.
 """
@@ -25,7 +28,7 @@ import stat
 import struct
 
 from anyplug.runtime.sandbox import packets
-from anyplug.runtime.sandbox.linux import seccomp, syscalls
+from anyplug.runtime.sandbox.linux import own_sockets, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.memory_and_disk import wear
 from anyplug.runtime.sandbox.linux.protected_names import (
     CLOSED,
@@ -42,6 +45,8 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable
+
+    from anyplug.runtime.sandbox.linux.own_sockets import OwnFolders
 else:
     import _signal as signal
 
@@ -53,7 +58,6 @@ ADDITION = struct.Struct("=QIIII")  # id, flags, our descriptor, its number ther
 SEND_ADDED = 2
 GO_ON = 1
 LONGEST_PATH = 4096
-LONGEST_ADDRESS = 110
 MOST_LINKS = 40  # links followed for one file, as in the kernel
 LARGEST_VALUE = 1 << 16  # of an extended attribute, as in the kernel
 RESOLVE_NO_MAGICLINKS = 2
@@ -165,8 +169,19 @@ class Call:
 class Broker:
     """Answers the calls of one confined process tree."""
 
-    def __init__(self, listener: int, roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected) -> None:
-        """`roots` are the folders in which it makes changes, except for `direct`, which programs change themselves."""
+    def __init__(
+        self,
+        listener: int,
+        roots: tuple[str, ...],
+        direct: tuple[str, ...],
+        protected: Protected,
+        own: OwnFolders | None,
+    ) -> None:
+        """`roots` are the folders in which it makes changes, except for `direct`, which programs change themselves.
+
+        Unix sockets must be in `own` folders; None if every one was granted.
+        """
+        self._own = own
         self._listener = listener
         self._roots = tuple(path.rstrip("/") + "/" for path in roots)
         self._direct = tuple(path.rstrip("/") + "/" for path in direct)
@@ -175,7 +190,9 @@ class Broker:
         self._umask = os.umask(0)
         os.umask(self._umask)
         machine = seccomp.ARCHITECTURES.index(os.uname().machine)
-        self._names = {numbers[machine]: name for name, numbers in seccomp.BROKERED.items()}
+        self._names = {
+            numbers[machine]: name for name, numbers in (seccomp.BROKERED | seccomp.BROKERED_SOCKETS).items()
+        }
         self._rename = SYS_RENAMEAT2[os.uname().machine]
 
     def serve(self, control: _socket.socket, *, relayed: bool) -> None:
@@ -220,6 +237,8 @@ class Broker:
             try:
                 given = CALLS[call.name](self, call)
             except GoOn:
+                if call.name == "connect":
+                    raise OSError(errno.EPERM, "not one of its own sockets") from None
                 flags = GO_ON
             except Later:
                 self._waiting.append(call)
@@ -496,27 +515,53 @@ class Broker:
 
     def bind(self, call: Call) -> None:
         """Create a socket with a path. Others have no name in a folder."""
-        size = call.integer(2)
-        raw = call.memory(1, max(min(size, LONGEST_ADDRESS), 0))
-        text = raw[2:].partition(b"\0")[0]
-        if len(raw) < 3 or int.from_bytes(raw[:2], "little") != _socket.AF_UNIX or not text:  # noqa: PLR2004 - a family and a letter
+        fd, address = self._socket(call)
+        if not own_sockets.is_local(fd) or (self._own is None and not own_sockets.has_path(address)):
             raise GoOn
-        path = os.fsdecode(text)
-        place = self.place(call, AT_FDCWD, path)
+        place = self.place(call, AT_FDCWD, own_sockets.path_in(address))
         if not place.folder:
-            raise GoOn
+            raise GoOn  # the narrower domain lets programs create sockets in their own folders only
+        if self._own is not None and place.folder not in self._own:
+            raise OSError(errno.EPERM, "not one of its own folders")
         self.check(place, there=errno.EADDRINUSE)
-        copy = os.dup(call.descriptor(call.integer(0)))
-        peer = _socket.socket(fileno=copy)
+        os.fchdir(call.base(AT_FDCWD, ""))
         try:
-            if peer.getsockopt(_socket.SOL_SOCKET, _socket.SO_DOMAIN) != _socket.AF_UNIX:
-                raise GoOn
-            os.fchdir(call.base(AT_FDCWD, ""))
             os.umask(call.umask())
-            peer.bind(text)
+            own_sockets.bind(fd, address)
         finally:
-            peer.close()
             os.chdir("/")
+
+    def connect(self, call: Call) -> None:
+        """Connect a socket; one of this machine's only to one in the plugin's own folders. Never left to the kernel."""
+        fd, address = self._socket(call)
+        if own_sockets.is_local(fd):
+            place = self.followed(call, AT_FDCWD, own_sockets.path_in(address))
+            if self._own is None or os.readlink(f"/proc/self/fd/{place.fd}") not in self._own:
+                raise OSError(errno.EPERM, "not one of its own folders")
+            file = call.keep(os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.fd))
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                raise OSError(errno.ECONNREFUSED, "not a socket")
+            address = own_sockets.address_of(file)
+        if not own_sockets.connect(fd, address):
+            raise Later
+
+    def listen(self, call: Call) -> None:
+        """Let a Unix socket listen, where no other may."""
+        fd = call.descriptor(call.integer(0))
+        self._is_valid(call)
+        if not own_sockets.is_local(fd):
+            raise OSError(errno.EPERM, "not a Unix socket")
+        own_sockets.listen(fd, call.integer(1))
+
+    def _socket(self, call: Call) -> tuple[int, bytes]:
+        """Duplicate the socket that a call is about, and copy the address."""
+        size = call.integer(2)
+        if not 0 <= size <= own_sockets.LARGEST_ADDRESS:
+            raise OSError(errno.EINVAL, "not an address")
+        fd = call.descriptor(call.integer(0))
+        address = call.memory(1, size) if size else b""
+        self._is_valid(call)
+        return fd, address
 
     def change(
         self,
@@ -692,6 +737,8 @@ CALLS: dict[str, Callable[[Broker, Call], tuple[int, int] | None]] = {
     "mknodat": lambda b, c: b.mknod(c, c.integer(0), 1, c.integer(2), c.integer(3)),
     "truncate": lambda b, c: b.truncate(c),
     "bind": lambda b, c: b.bind(c),
+    "connect": lambda b, c: b.connect(c),
+    "listen": lambda b, c: b.listen(c),
     "chmod": lambda b, c: b.change(c, _HERE, 0, _mode(c, 1)),
     "fchmod": lambda b, c: b.change_opened(c, _mode(c, 1)),
     "fchmodat": lambda b, c: b.change(c, c.integer(0), 1, _mode(c, 2)),
@@ -741,7 +788,9 @@ def _version(release: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words if word.isdigit())
 
 
-def start(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, *, relayed: bool) -> tuple[int, int]:
+def start(
+    roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, own: OwnFolders | None, *, relayed: bool
+) -> tuple[int, int]:
     """Fork a broker confined like this thread; return its process and a socket that takes its listener."""
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     pid = os.fork()
@@ -750,7 +799,7 @@ def start(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected,
         return pid, ours.detach()
     try:
         _be_alone(theirs.detach())
-        _serve(roots, direct, protected, relayed=relayed)
+        _serve(roots, direct, protected, own, relayed=relayed)
     finally:
         os._exit(0)
 
@@ -772,11 +821,13 @@ def _be_alone(control: int) -> None:
     os.chdir("/")
 
 
-def _serve(roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, *, relayed: bool) -> None:
+def _serve(
+    roots: tuple[str, ...], direct: tuple[str, ...], protected: Protected, own: OwnFolders | None, *, relayed: bool
+) -> None:
     control = _socket.socket(fileno=CONTROL)
     packet, listeners = packets.receive(control, len(LISTEN), 1)
     if packet == LISTEN and listeners:
-        Broker(listeners[0], roots, direct, protected).serve(control, relayed=relayed)
+        Broker(listeners[0], roots, direct, protected, own).serve(control, relayed=relayed)
 
 
 def _capabilities() -> int:

@@ -46,6 +46,8 @@ BROKERED = {
         "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
     )
 }  # fmt: skip
+# Asked about if only sockets in the plugin's own folders are open to it (`own_sockets`).
+BROKERED_SOCKETS = {name: syscall_table.NUMBERS[name] for name in ("connect", "bind", "listen")}
 LISTENING = ("listen", "accept", "accept4")
 SENDING = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}  # with the position of their flags
 CALLS_ON_SOCKETS = ("connect", "bind", *LISTENING)
@@ -112,11 +114,13 @@ def build(
     machine: str = "",
     asks: bool = False,
     brokered: bool = False,
+    own_sockets: bool = False,
 ) -> bytes:
     """Build the filter; raises OSError on an unsupported architecture.
 
     With `watches` it lets programs watch files for changes. With `asks`, it asks its listener about what is `NOTED`,
-    even where it would refuse. With `brokered`, it asks about what is `BROKERED` where it would allow it.
+    even where it would refuse. With `brokered`, it asks about what is `BROKERED` where it would allow it; with
+    `own_sockets`, it opens Unix sockets and asks about what they are connected and bound to.
     """
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCH:
@@ -131,7 +135,8 @@ def build(
     if machine == "x86_64":
         steps += [(AT_LEAST, 0, 1, X32), refuse(ENOSYS)]
     examined = {
-        **_of_processes(), **_of_priorities(), **_of_files(watches=watches), **_of_sockets(network, unix=unix),
+        **_of_processes(), **_of_priorities(), **_of_files(watches=watches),
+        **_of_sockets(network, unix=unix, own=own_sockets),
     }  # fmt: skip
     bodies: dict[int, list[Instruction]] = {}
     for verdict, _, calls in syscall_table.DECISIONS:
@@ -139,14 +144,19 @@ def build(
         for name, numbers in calls.items():
             if (number := numbers[column]) is not None:
                 bodies[number] = examined[name] if body is None else body
-    if brokered:
-        for name, numbers in BROKERED.items():
-            if (number := numbers[column]) is not None:
-                bodies[number] = _asking(name, bodies[number])
+    asked = (BROKERED if brokered else {}) | (BROKERED_SOCKETS if own_sockets else {})
+    for name, numbers in asked.items():
+        if (number := numbers[column]) is not None and (name != "listen" or network == "hosts"):
+            bodies[number] = _asking(name, bodies[number])
     if asks:
         bodies |= {number: [ASK] for numbers in NOTED.values() if (number := numbers[column]) is not None}
     steps += _search(_ranges(bodies))
     return b"".join([PACKED.pack(*step) for step in steps])
+
+
+def opens_own(network: Network, *, unix: bool) -> bool:
+    """Return whether only Unix sockets in own folders are open. Who may not listen, with ports, has no use for them."""
+    return not unix and network != "ports"
 
 
 def _asking(name: str, body: list[Instruction]) -> list[Instruction]:
@@ -248,21 +258,21 @@ def _of_files(*, watches: bool) -> dict[str, list[Instruction]]:
     return bodies
 
 
-def _of_sockets(network: Network, *, unix: bool) -> dict[str, list[Instruction]]:
+def _of_sockets(network: Network, *, unix: bool, own: bool) -> dict[str, list[Instruction]]:
     """Return the bodies for sockets."""
     allowed = PLAIN[syscall_table.ALLOW]
-    own = socket_table.UNIX if unix else ()
+    local = socket_table.UNIX if unix else socket_table.OWN if own else ()
     bodies = {
-        "socket": _made(*socket_table.SOCKETS[network], *own),
-        "socketpair": _made(*(own or socket_table.PAIRS)),
+        "socket": _made(*socket_table.SOCKETS[network], *local),
+        "socketpair": _made(*(local or socket_table.OWN)),
         "setsockopt": _set(),
     }
     bodies |= dict.fromkeys((*CALLS_ON_SOCKETS, *SENDING), allowed)
-    if network == "none" and not unix:
+    if network == "none" and not local:
         bodies |= dict.fromkeys(CALLS_ON_SOCKETS, PLAIN[syscall_table.REFUSE])
     # A socket that was never bound can still listen, on a port of every interface that Landlock does not check, and
     # `listen` does not show whose socket it is. Only in its own network is nobody there to connect.
-    if network == "ports" or (network == "hosts" and not unix):
+    if network == "ports" or (network == "hosts" and not local):
         bodies |= dict.fromkeys(LISTENING, PLAIN[syscall_table.REFUSE])
     if network in {"ports", "hosts"}:
         for name, index in SENDING.items():

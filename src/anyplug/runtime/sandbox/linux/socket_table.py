@@ -26,8 +26,9 @@ SOCKETS: dict[str, tuple[Rule, ...]] = {
 }
 # In addition with `network:unix`. SOCK_RAW would be a datagram socket by another name.
 UNIX: tuple[Rule, ...] = ((AF_UNIX, (STREAM, DATAGRAM, SEQPACKET), (ANY, AF_UNIX)),)
-# Pairs. A datagram socket of a pair could be pointed at any path by `connect` or `sendto`, so only with `network:unix`.
-PAIRS: tuple[Rule, ...] = ((AF_UNIX, (STREAM, SEQPACKET), (ANY, AF_UNIX)),)
+# Pairs, and sockets in the plugin's own folders, which the broker connects. A datagram socket could be pointed at any
+# path by `sendto`, so only with `network:unix`.
+OWN: tuple[Rule, ...] = ((AF_UNIX, (STREAM, SEQPACKET), (ANY, AF_UNIX)),)
 
 GRANTED, NEVER = "granted", "never"
 # Every family that Linux has had, so that each was decided about.

@@ -165,7 +165,7 @@ DECISIONS: tuple[tuple[str, str, dict[str, Numbers]], ...] = (
         },
     ),
     (
-        EXAMINE, "not without a granted network or `network:unix`",
+        EXAMINE, "not without a granted network or `network:unix`; a broker does it for Unix sockets in own folders",
         {
             "connect": (42, 203), "bind": (49, 200),
         },
