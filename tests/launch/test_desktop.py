@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 
+import anyio
 import pytest
 
 import plugin_folders
@@ -79,6 +81,12 @@ async def test_the_clipboard_and_notifications_work_once_granted_and_only_then(p
         assert "anyplug grant desk clipboard" in str(
             (await h.call("use", {"argv": ["xclip"], "stdin": ""}, attachment=YES)).error
         )
+        stub = (await use(h, "sh", "-c", "command -v notify-send"))[1].strip()
+        kept = shutil.copy(stub, programs / "notify-send")  # as the plugin could have done
+        await h.approve(h.snapshot.plugin("desk").plugin, granted=())
+        await h.call("use", {"argv": ["true"], "stdin": ""}, attachment=YES)
+        done = await anyio.run_process([kept, "x"], check=False)
+        assert (done.returncode, done.stderr) == (1, b"anyplug: that was not granted\n")
     assert not list(home.rglob("desktop-*"))
 
 

@@ -97,13 +97,15 @@ class Desktops:
         Raises OSError.
         """
         kinds = [kind for kind in NAMES if kind in granted]
-        if not kinds:
-            return {}
         with self._lock:
             desk = self._desks.get(folder)
-            if desk is None:
+            if desk is None and kinds:
                 desk = self._desks[folder] = Desk(plugin, folder, self._variables)
-        desk.serve(kinds)
+        if desk is None:
+            return {}
+        desk.serve(kinds)  # also none: what was granted before must not be answered any more
+        if not kinds:
+            return {}
         return {"PATH": f"{desk.programs}:{path}", **({VARIABLE: desk.programs} if CLIPBOARD in kinds else {})}
 
     def close(self) -> None:

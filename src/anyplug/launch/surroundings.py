@@ -213,10 +213,9 @@ class Provisions:
 
     def _desktop(self, plugin: Plugin, standing: Standing, variables: dict[str, str]) -> dict[str, str]:
         """Return the variables through which a plugin uses the clipboard and notifications; raises Unavailable."""
-        if desktop.NAMES.keys().isdisjoint(standing.granted):
-            return {}
         cache = self._catalog.home.cache(plugin)
-        run_files.make_folder(cache)
+        if not desktop.NAMES.keys().isdisjoint(standing.granted):
+            run_files.make_folder(cache)
         try:
             return self._desktops.environment(plugin.name, cache, standing.granted, variables.get("PATH", os.defpath))
         except OSError as error:
