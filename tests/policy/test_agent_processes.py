@@ -104,6 +104,14 @@ def test_what_an_agent_starts_decides_nothing(command):
 
 
 @pytest.mark.claim("agents-decide-nothing")
+@pytest.mark.parametrize("words", ["audit prune --before 1d --yes", "audit --reseal"])
+def test_nor_does_one_change_the_audit(words):
+    [(code, _, err)] = as_agent(f"{OURS} {words}")
+    assert code != 0
+    assert "`anyplug audit` was not run" in err
+
+
+@pytest.mark.claim("agents-decide-nothing")
 def test_nor_does_one_that_asks_a_daemon():
     with daemons.resident():
         [(code, _, err)] = as_agent(f"{OURS} policy trust --yes")

@@ -18,6 +18,7 @@ from anyplug.home.location import LONGEST_SOCKET_PATH
 from anyplug.home.scratch_folders import Scratch
 from anyplug.home.settings import Home
 from anyplug.launch import assessment
+from anyplug.manage.connect import policy_hooks
 from anyplug.model.errors import NotEnforceable as PluginNotEnforceable
 from anyplug.model.hints import typed
 from anyplug.policy.opencode import installation
@@ -133,7 +134,8 @@ async def examine(catalog: Catalog, entries: tuple[Entry, ...]) -> Report:
         if p.path is None
     ]
     faults += _of_home(catalog.home)
-    faults += [_warning(problem.message, problem.hint) for problem in installation.problems(os.getcwd())]
+    gates = [*installation.problems(os.getcwd()), *policy_hooks.problems(os.getcwd())]
+    faults += [_warning(problem.message, problem.hint) for problem in gates]
     faults += await anyio.to_thread.run_sync(_of_plugins, catalog, entries)
     states = [entry.state for entry in entries]
     return Report(

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import plugin_folders
-from anyplug.manage.connect import jsonc
+from anyplug.manage.connect import jsonc, policy_hooks
 from command_line import fails, ok, read
 
 IN_A_PROJECT = os.path.join(".opencode", "plugin", "anyplug-policy.js")
@@ -99,6 +99,13 @@ def test_hooks_are_added_beside_others_decide_and_go_without_a_trace(agent):
     assert decided(command, "no object") == (2, "")
     assert decided(command.replace(command.split()[0], "/nowhere/anyplug"), {"command": "ls"}) == (2, "")
     assert [record["agent"] for record in ok("audit", "--by", "NO-PUBLISHING", "--json").json] == [agent]
+    assert policy_hooks.problems(os.getcwd()) == []
+    kept = read(path)
+    plugin_folders.write(path, kept.replace(command.split()[0], "/nowhere/anyplug"))
+    ((broken),) = policy_hooks.problems(os.getcwd())
+    assert "runs /nowhere/anyplug, which does not exist" in broken.message
+    assert broken.hint == f"`anyplug connect {agent} --policy`"
+    plugin_folders.write(path, kept)
     assert "are removed from" in ok("connect", agent, "--policy", "--remove").out
     assert read(path) == OTHERS
     assert "has no hooks of anyplug" in ok("connect", agent, "--policy", "--remove").out

@@ -139,7 +139,7 @@ def _try_out(session: Session, command: list[str], scope: Scope) -> "Seen | None
     with session.progress("starting the server as the client will"):
         seen = try_out(command, os.getcwd() if scope == "project" else os.path.expanduser("~"))
         if not was_up:
-            stop_daemon(session)
+            stop_daemon(session, only_if_unused=True)
     return seen
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STOP_S = 30.0  # plugins get some seconds to end in order
 SETTLE_S = 10.0  # for one that is starting or ending
+LEAVING_S = 1.0  # for clients that are just leaving
 LOOK_S = 0.02
 
 
@@ -175,7 +176,7 @@ def _words_for_http(options: "Namespace") -> list[str]:
     return words + [name for name, is_given in flags.items() if is_given]
 
 
-def stop_daemon(session: Session) -> bool:
+def stop_daemon(session: Session, *, only_if_unused: bool = False) -> bool:
     """Stop the daemon, and wait until it is gone; return whether there was one. Raises NotUp."""
     address = Address(find_home(session.options.home).path)
     resident = _reach(session, address)
@@ -183,11 +184,23 @@ def stop_daemon(session: Session) -> bool:
         return False
     with resident, suppress(HostGone):  # another client may have stopped it first
         host = process_identity.of(resident.pid)
+        if only_if_unused and not _falls_idle(resident):
+            return False
         resident.stop()
     until = time.monotonic() + STOP_S
     while address.is_held() and process_identity.is_alive(host):  # an agent may have already started the next one
         if time.monotonic() > until:
             raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
+        time.sleep(LOOK_S)
+    return True
+
+
+def _falls_idle(resident: Attached) -> bool:
+    """Wait a moment for clients that are just leaving; return whether all have left."""
+    until = time.monotonic() + LEAVING_S
+    while resident.status()["attached"]:
+        if time.monotonic() > until:
+            return False
         time.sleep(LOOK_S)
     return True
 

@@ -26,7 +26,7 @@ MEANT = {
     "revoke": "unapprove untrust forget reset",
     "grant": "permit permission",
     "learn": "record watch trace",
-    "connect": "link attach integrate setup claude opencode codex cursor",
+    "connect": "link attach integrate setup claude opencode codex cursor windsurf cline goose",
     "mcp": "stdio",
     "export": "package bundle pack publish",
     "policy": "policies rules rego cupcake",

@@ -8,6 +8,7 @@ code 2, so every failure becomes that: also that the program is gone.
 
 import os
 import shlex
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 from anyplug.manage.connect import files, jsonc
 from anyplug.manage.connect.edits import Malformed, Unfit
 from anyplug.model.errors import ConfigError
+from anyplug.model.types import Problem
 
 EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
 WITH_TOOLS = frozenset({"PreToolUse", "PostToolUse"})  # whose hooks can be for some tools only
@@ -102,6 +104,40 @@ def remove(name: str, project: str | None) -> tuple[str, str]:
     else:
         _write(path, after, is_own=project is None)
     return path, "removed"
+
+
+def problems(project: str) -> list[Problem]:
+    """Return the problems of the hooks that concern a project, for `doctor`."""
+    found = []
+    for name, where in ((name, where) for name in AGENTS for where in (project, None)):
+        path = place(name, where)
+        try:
+            said = jsonc.read(files.read(files.real(path)) or "")
+        except (Malformed, ConfigError):
+            continue  # the agent itself complains about it
+        again = f"anyplug connect {name} --policy" + ("" if where else " --global")
+        commands = [hook["command"] for hook in _hooks_of_ours(said, name)]
+        if gone := next(filter(None, map(_missing_program, commands)), ""):
+            message = f"{path} runs {gone}, which does not exist: {AGENTS[name].title} refuses every tool"
+            found.append(Problem("policy_hook_broken", message, f"`{again}`", "warning"))
+        elif commands and len(commands) < len(EVENTS):
+            message = f"{path} has no longer a hook for each of {', '.join(EVENTS)}"
+            found.append(Problem("policy_hook_missing", message, f"`{again}`", "warning"))
+    return found
+
+
+def _hooks_of_ours(said: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    entries = [entry for event in EVENTS for entry in _entries(said, event) if _is_ours(entry, name)]
+    return [hook for entry in entries for hook in entry["hooks"]]
+
+
+def _missing_program(command: str) -> str:
+    """Return the program of a hook if it does not exist."""
+    try:
+        program = shlex.split(command)[0]
+    except ValueError:
+        return command  # somebody changed it
+    return "" if shutil.which(program) else program
 
 
 def added(text: str, ours: str) -> str:

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 def read(text: str) -> dict[str, Any]:
     """Parse a text. Raises Malformed."""
-    import tomllib  # takes 27 ms to import, and one client in seven has such a file
+    import tomllib  # takes 27 ms to import, and only one client has such a file
 
     try:
         return tomllib.loads(text.removeprefix(BOM))
