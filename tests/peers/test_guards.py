@@ -414,7 +414,7 @@ async def test_before_an_agent_starts_guards_are_told_whose_it_is_and_where_it_w
     first, second = heard(guard, "event_intercept")
     common = {"type": "event_intercept", "event": "before_agent_start", "system_prompt": "Be kind."}
     whose = {"provider": "acme", "cwd": str(tmp_path)}
-    assert first == {**common, "id": first["id"], **whose, "model": "tiny-1"}
+    assert first == {**common, "id": first["id"], **whose, "model": "tiny-1", "session_id": first["session_id"]}
     assert second == {
         **common, "id": second["id"], **whose, "model": "tiny-2", "session_id": "s1", "agent_run_id": "r2"
     }  # fmt: skip
