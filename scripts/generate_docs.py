@@ -153,7 +153,8 @@ each, as text; git is not run. Of a command, 20,000 characters and 1,000 words a
 for in all of them.
 
 What the programs of plugins load from the folders above them is protected there, whether it exists or not: \
-`node_modules` above a plugin with code for Node, `tsconfig.json` above one in TypeScript that has none, \
+`node_modules` above a plugin with code for Node, `package.json` above one that has none, `tsconfig.json` above one in \
+TypeScript that has none, `.venv` and `.python-version` above one that mentions `uv`, \
 `pyproject.toml` and `uv.toml` above one that has a `pyproject.toml`, `go.mod` and `go.sum` above one in Go that has \
 none. Otherwise `uv` and Go are told not to search there (`UV_NO_PROJECT`; `UV_NO_CONFIG`, or `UV_CONFIG_FILE` with \
 your own settings; `GOWORK=off`). A plugin that runs `npm install` in such a folder needs \

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
+import mcp_clients
 import plugin_folders
 import processes
 from anyplug.formats.shared.contract import Folder
@@ -876,3 +877,21 @@ async def test_no_program_of_a_plugin_runs_while_its_dependencies_are_built(host
     results = dict(seen)
     assert not results["bundle.leave"].is_error, results
     assert results["bundle.act"].text == "False\n", results
+
+
+@pytest.mark.claim("resolver-alone")
+@pytest.mark.anyio
+async def test_a_plugin_cannot_have_its_dependencies_built_again(root, host, stavrobot):
+    folder = stavrobot(tools={"act": "", "empty": '#!/bin/sh\nrm -rf "${UV_CACHE_DIR%/*}"/*\n'})
+    script = DEPENDENT.format(uv="uv run --script", wheel=wheel(folder))
+    plugin_folders.write(f"{folder}/act/run", script, 0o755)
+    told = []
+    async with host(roots=(root,), tell=told.append) as h:
+        await mcp_clients.approve(h, "bundle", always=True)
+        assert (await h.call("bundle.act")).text == "hello from a dependency\n"
+        assert not (await h.call("bundle.empty")).is_error
+        refused = await h.call("bundle.act")
+        assert (refused.error.code, "`anyplug approve bundle`" in refused.error.hint) == ("unavailable", True)
+        assert len(told) == 1
+        await mcp_clients.approve(h, "bundle", always=True)
+        assert (await h.call("bundle.act")).text == "hello from a dependency\n"

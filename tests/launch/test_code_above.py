@@ -21,9 +21,14 @@ TOOLS = [{"name": "writes", "description": "Writes.", "input_schema": {"type": "
 @pytest.mark.anyio
 @pytest.mark.claim("code-above")
 @pytest.mark.parametrize("permission", ["filesystem:write:.", "filesystem:write"])
-async def test_modules_above_another_plugin_are_not_written(permission, tmp_path, host, cyclop):
+@pytest.mark.parametrize("is_linked", [False, True])
+async def test_modules_above_another_plugin_are_not_written(is_linked, permission, tmp_path, host, cyclop):
     work = tmp_path / "work"  # the host runs in it
     other = plugin_folders.workbench(str(work / "plugins"))
+    if is_linked:
+        os.makedirs(tmp_path / "far" / "away")
+        os.rename(other, tmp_path / "far" / "away" / "bench")
+        os.symlink(tmp_path / "far" / "away" / "bench", other)
     plugin = cyclop("writes", WRITES, permissions=[permission], tools=TOOLS)
     names = ("node_modules/helper/index.js", "tsconfig.json", "pyproject.toml", "src/node_modules/index.js")
     async with host(other, plugin) as h:
@@ -37,12 +42,14 @@ async def test_modules_above_another_plugin_are_not_written(permission, tmp_path
     ("files", "expected"),
     [
         ({"main.py": "", "read.me": ""}, set()),
-        ({"index.js": ""}, {"node_modules"}),
-        ({"act/run": "#!/usr/bin/env node\n"}, {"node_modules"}),
+        ({"index.js": ""}, {"node_modules", "package.json"}),
+        ({"act/run": "#!/usr/bin/env node\n"}, {"node_modules", "package.json"}),
         ({"act/run": "#!/usr/bin/env python3\n# not node\n"}, set()),
         ({"package.json": "{}"}, {"node_modules"}),
-        ({"index.ts": ""}, {"node_modules", "tsconfig.json"}),
-        ({"index.ts": "", "tsconfig.json": ""}, {"node_modules"}),
+        ({"index.ts": ""}, {"node_modules", "package.json", "tsconfig.json"}),
+        ({"index.ts": "", "tsconfig.json": ""}, {"node_modules", "package.json"}),
+        ({"main.py": "", "extension.json": '{"exec": "uv"}'}, {".venv", ".python-version", ".python-versions"}),
+        ({"act/run": "#!/usr/bin/env -S uv run\n"}, {".venv", ".python-version", ".python-versions"}),
         ({"main.py": "", "pyproject.toml": ""}, {"pyproject.toml", "uv.toml"}),
         ({"main.go": ""}, {"go.mod", "go.sum"}),
         ({"main.go": "", "go.mod": ""}, set()),
@@ -59,11 +66,32 @@ def test_what_is_looked_for_above_depends_on_the_code(files, expected, tmp_path)
 
 @pytest.mark.anyio
 @pytest.mark.claim("code-above")
-async def test_projects_and_settings_above_do_not_count(tmp_path, host, cyclop):
+async def test_projects_and_settings_above_do_not_count(tmp_path, host, cyclop, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work" / "src"))
+    monkeypatch.setenv("NODE_PATH", "/usr/lib/x")
     seen = plugin_folders.python("print(json.dumps({'result': json.dumps(dict(os.environ))}))")
     plain, project = cyclop("plain", seen), cyclop("project", seen)
     plugin_folders.write(os.path.join(project, "pyproject.toml"), "")
     async with host(plain, project) as h:
         variables = [json.loads((await h.call(name)).text) for name in ("plain", "project")]
-    names = ("UV_NO_PROJECT", "UV_NO_CONFIG", "GOWORK")
-    assert [[each.get(name) for name in names] for each in variables] == [["1", "1", "off"], [None, None, "off"]]
+    names = ("UV_NO_PROJECT", "UV_NO_CONFIG", "GOWORK", "PYTHONPATH", "NODE_PATH")
+    assert [[each.get(name) for name in names] for each in variables] == [
+        ["1", "1", "off", None, "/usr/lib/x"],
+        [None, None, "off", None, "/usr/lib/x"],
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("code-above")
+async def test_an_environment_that_is_active_is_not_written(tmp_path, host, cyclop, monkeypatch):
+    work = tmp_path / "work"
+    for name in (".venv/pyvenv.cfg", ".venv/bin/python", "free/pyvenv.cfg"):
+        plugin_folders.write(str(work / name), "")
+    monkeypatch.setenv("PATH", f"{work}/.venv/bin:{os.environ['PATH']}")
+    plugin = cyclop("writes", WRITES, permissions=["filesystem:write:."], tools=TOOLS)
+    names = (".venv/lib/python3/site-packages/x.pth", "free/x.pth")
+    async with host(plugin) as h:
+        paths = {"paths": [str(work / name) for name in names]}
+        said = await h.call("writes", paths, attachment=Attachment(yes=True))
+    refused, *free = json.loads(said.text)
+    assert (bool(refused), free) == (True, [""]), said.text

@@ -172,7 +172,9 @@ class Catalog:
         """
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
-        self._found = frozenset(plugin.path for plugin in plugins if not plugin.is_file)
+        self._found = frozenset(
+            path for plugin in plugins if not plugin.is_file for path in (plugin.path, plugin.found_at)
+        )
         known = offer_of or self.last_offer
         joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
         return snapshot.build(joined, self.standing_as_read if as_read else self._standing)

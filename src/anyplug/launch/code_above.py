@@ -6,6 +6,7 @@ it, and where it has, what would be found is protected.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -16,6 +17,9 @@ NODE = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 TYPESCRIPT = (".ts", ".mts", ".cts", ".tsx")
 MOST_NAMES = 2_000  # looked at in a plugin's folder
 LINE_BYTES = 256  # of a script's first line
+MANIFEST_BYTES = 64 << 10
+
+_UV = re.compile(rb"\buvx?\b")
 
 
 def variables(folder: str, users: Mapping[str, str]) -> dict[str, str]:
@@ -44,10 +48,14 @@ def _looked_for(folder: str) -> Iterator[str]:
     names = {*_names(folder)}
     if "package.json" in names or any(name.endswith(NODE) or _is_for_node(folder, name) for name in names):
         yield "node_modules"
+        if "package.json" not in names:
+            yield "package.json"  # by which Node finds code for the package's own name
     if "tsconfig.json" not in names and any(name.endswith(TYPESCRIPT) for name in names):
         yield "tsconfig.json"
     if "pyproject.toml" in names:
         yield from ("pyproject.toml", "uv.toml")
+    if any(_mentions_uv(folder, name) for name in names):
+        yield from (".venv", ".python-version", ".python-versions")
     if "go.mod" not in names and any(name.endswith(".go") for name in names):
         yield from ("go.mod", "go.sum")
 
@@ -72,12 +80,23 @@ def _is_for_node(folder: str, name: str) -> bool:
     """Return whether a file without an ending is a script for Node."""
     if "." in os.path.basename(name):
         return False
-    try:
-        head = untrusted_files.head(os.path.join(folder, name), LINE_BYTES)
-    except OSError:
-        return False
-    line = head.partition(b"\n")[0]
+    line = _head(folder, name, LINE_BYTES).partition(b"\n")[0]
     return line.startswith(b"#!") and any(word in line for word in (b"node", b"tsx", b"bun", b"deno"))
+
+
+def _mentions_uv(folder: str, name: str) -> bool:
+    """Return whether a manifest or the first line of a script may start `uv`."""
+    if name.endswith(".json"):
+        return bool(_UV.search(_head(folder, name, MANIFEST_BYTES)))
+    line = _head(folder, name, LINE_BYTES).partition(b"\n")[0]
+    return line.startswith(b"#!") and bool(_UV.search(line))
+
+
+def _head(folder: str, name: str, size: int) -> bytes:
+    try:
+        return untrusted_files.head(os.path.join(folder, name), size)
+    except OSError:
+        return b""
 
 
 def _has(folder: str, name: str) -> bool:

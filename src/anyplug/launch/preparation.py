@@ -5,6 +5,7 @@ from contextlib import suppress
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
+from anyplug.formats.shared import scripts
 from anyplug.home import untrusted_files
 from anyplug.home.digest import Digest
 from anyplug.home.untrusted_files import TooMuch
@@ -35,7 +36,7 @@ class Preparation:
         seen: str | None,
         callees: dict[str, str],
     ) -> str:
-        """Approve a plugin, setting it up first if it changed since the last approval; return what that printed.
+        """Approve a plugin, setting it up first if it changed or lost what was fetched; return what that printed.
 
         Raises CallError if that fails, or if the plugin is not as it was `seen`; then nothing is approved.
         """
@@ -44,7 +45,9 @@ class Preparation:
         if seen is not None and (await self._digest(plugin)).value != seen:
             raise NotApproved(plugin.name, "changed", ("while you were reviewing it",))
         said = ""
-        if before is None or before.digest != (await self._digest(plugin)).value:
+        home = self._catalog.home
+        is_emptied = scripts.is_emptied(scripts.fetched(home, plugin), scripts.notes(home, plugin))
+        if before is None or is_emptied or before.digest != (await self._digest(plugin)).value:
             said = await self.prepare(plugin, granted, unconfined=unconfined)
         given = plugin.permissions if granted is None else granted
         digest = await self._digest(plugin)  # after the setup, which may have added code

@@ -72,7 +72,7 @@ class Allowances:
         format, home = registry.BY_NAME[plugin.format], self._home
         # Building dependencies needs the network, so it gets none of the plugin's data.
         data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
-        others = self._plugin_folders() - {plugin.path}
+        others = self._plugin_folders() - {plugin.path, plugin.found_at}
         configured = with_values(others)
         place = profiles.Place(
             plugin=self._own_place(plugin, purpose),
@@ -175,12 +175,13 @@ class Allowances:
             *registry.standard_roots(self._home, self._project, self.settings.formats),
             *binding_places(self._project),
             *filter(None, [self._home.second_head(self.settings)]),
-            *(self._plugin_folders() - {plugin.path}),
-            *code_above.paths({*self._plugin_folders(), plugin.path}),
+            *(self._plugin_folders() - {plugin.path, plugin.found_at}),
+            *code_above.paths({*self._plugin_folders(), plugin.path, plugin.found_at}),
             *_this_program(),
             *filter(os.path.isabs, named),
         ]
         searched = [path for path in self._search_path().split(":") if path and not path.startswith(SYSTEM_PREFIXES)]
+        paths += filter(_is_environment, map(os.path.dirname, searched))  # the interpreter in `bin` loads code from it
         known = protected_paths.places(user, self._project, (*paths, *searched))
         absolute = [path for path in (*known.hidden, *known.read_only) if path.startswith("/")]
         scopes = [permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:write")]
@@ -232,6 +233,11 @@ class Allowances:
             return self._home.bin
         # A client's configuration is not for its servers to read.
         return self._home.data(plugin) if plugin.is_file else plugin.path
+
+
+def _is_environment(folder: str) -> bool:
+    """Return whether it is a virtual environment of Python."""
+    return os.path.lexists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def with_values(folders: frozenset[str]) -> tuple[str, ...]:

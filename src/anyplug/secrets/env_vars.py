@@ -49,6 +49,7 @@ NAMED_SECRET = "it is named like a secret"
 SHAPED_SECRET = "its value looks like a secret"
 FILE_OF_KEYS = "it is the path of a key file"
 NOT_PLAIN = "its value is not plainly harmless"
+LOADS_CODE = "programs load code from what it names, which others may write to"
 
 # Variables that programs need and that are not secret, whatever their value looks like.
 _HARMLESS = secret_names.words(
@@ -72,6 +73,13 @@ _HARMLESS = secret_names.words(
     "WSLENV"
 )
 _HARMLESS_FAMILIES = ("LC_", "XDG_")
+# Interpreters and loaders take code from what these name, which is harmless only where no plugin can write.
+_LOADING = secret_names.words(
+    "PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV NODE_PATH NODE_OPTIONS PERL5LIB PERL5OPT RUBYLIB RUBYOPT GEM_PATH "
+    "GEM_HOME LUA_PATH LUA_CPATH CLASSPATH JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS LD_LIBRARY_PATH LD_PRELOAD "
+    "DYLD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV"
+)
+_OF_THE_SYSTEM = ("/usr/", "/opt/", "/nix/", "/lib/", "/lib64/", "/etc/", "/snap/", "/Library/", "/System/")
 # A commit or build number: not a word, but not secret.
 _IDENTIFIER = re.compile(
     r"(?:^|_)(?:SHA|SHA256|COMMIT|REVISION|REV|DIGEST|CHECKSUM|REF|HEAD|BUILD|TAG)(?:_|$)"
@@ -145,6 +153,8 @@ def reason(name: str, value: str) -> str:
     """Return why a variable is withheld; empty if it is known or plainly harmless."""
     if not value:
         return ""
+    if name in _LOADING and _names_other_places(value):
+        return LOADS_CODE
     if _SECRET_VALUE.search(value) or _SECRET_INSIDE.search(value):
         return SHAPED_SECRET
     if name in _HARMLESS or (name.startswith(_HARMLESS_FAMILIES) and not secret_names.looks_like_one(name)):
@@ -156,6 +166,12 @@ def reason(name: str, value: str) -> str:
     if "/" in value and _KEY_FILE.search(value):
         return FILE_OF_KEYS
     return "" if _is_harmless(value) else NOT_PLAIN
+
+
+def _names_other_places(value: str) -> bool:
+    """Return whether anything in a value may be a path outside the system's folders, or relative to any folder."""
+    parts = [part for part in re.split(r"[:;\s=,]+", value) if part and not part.startswith("-")]
+    return any(not f"{part}/".startswith(_OF_THE_SYSTEM) for part in parts if not part.isdigit())
 
 
 def _is_harmless(value: str) -> bool:

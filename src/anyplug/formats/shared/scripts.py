@@ -41,6 +41,11 @@ def notes(home: Home, plugin: Plugin) -> str:
     return os.path.join(home.path, "resolved", os.path.basename(home.cache(plugin)))
 
 
+def fetched(home: Home, plugin: Plugin) -> str:
+    """Return the folder of what `uv` fetches for a plugin."""
+    return os.path.join(home.cache(plugin), "uv")
+
+
 def uv_settings(users: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with which `uv` uses the user's settings, and none that are in a folder above the plugin."""
     folder = users.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -53,7 +58,14 @@ def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
     source = _source(script)
     if not _names_dependencies(source) or not os.path.exists(_uv(environment)):
         return True
-    return os.path.exists(_marker(script, source, notes)) and os.path.isdir(environment["UV_CACHE_DIR"])
+    return os.path.exists(_marker(script, source, notes)) and not is_emptied(environment["UV_CACHE_DIR"], notes)
+
+
+def is_emptied(fetched: str, notes: str) -> bool:
+    """Return whether the folder of what was fetched is gone: the plugin can remove it, to have it built again."""
+    with suppress(FileNotFoundError):
+        return any(name != LOCK for name in os.listdir(notes)) and not os.path.isdir(fetched)
+    return False
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from anyplug.formats.shared.new_plugins import ACTION, LOWER_CASE, NewPlugin
 from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
-from anyplug.model import json_values
+from anyplug.model import hints, json_values
 from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
 from anyplug.model.hints import typed
 from anyplug.model.types import Call, Off, Plugin, Result, Text
@@ -87,7 +87,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
         **{name: users[name] for name in granted if name in users},
         "PATH": f"{home.bin}:{users.get('PATH', os.defpath)}",
         "HOME": os.path.join(home.data(plugin), "home"),
-        "UV_CACHE_DIR": os.path.join(cache, "uv"),
+        "UV_CACHE_DIR": scripts.fetched(home, plugin),
         # Not shared: the build of one plugin's dependencies must not reach the others' interpreter.
         "UV_PYTHON_INSTALL_DIR": os.path.join(cache, "python"),
         "UV_NO_PROJECT": "1",  # a pyproject.toml above the plugin must not affect it
@@ -179,6 +179,12 @@ async def _ensure_resolved(plugin: Plugin, script: str, around: Surroundings) ->
     notes = scripts.notes(around.home, plugin)
     if scripts.is_resolved(script, around.environment, notes):
         return
+    if scripts.is_emptied(around.environment["UV_CACHE_DIR"], notes) and not plugin.explicit:
+        # Built again, they could send away what the plugin left for them among the user's files.
+        raise Unavailable(
+            f"the dependencies of plugin '{plugin.name}' were removed from {around.environment['UV_CACHE_DIR']}",
+            f"{hints.command('approve', plugin.name)} fetches them again",
+        )
     async with scripts.turn(notes):
         if not scripts.is_resolved(script, around.environment, notes):
             await _resolve(plugin, around)
