@@ -753,3 +753,14 @@ async def test_a_program_that_too_many_open_files_keep_from_starting_says_so(for
         assert "Too many open files" in refused.text
         assert "ulimit -n" in f"{refused.text} {refused.error.hint}"
         assert not (await h.call(tool)).is_error
+
+
+async def test_a_host_that_was_not_entered_says_so(cyclop):
+    with pytest.raises(RuntimeError, match="async with Host"):
+        await Host(plugins=[cyclop()]).call("hello")
+
+
+async def test_values_are_written_before_extensions_start_that_must_not_see_them(host, stavrobot):
+    folder = stavrobot(config={"size": {"description": "How large", "default": 5}})
+    async with host(folder):
+        assert json.loads(processes.read(f"{folder}/config.json")) == {"size": 5}

@@ -136,6 +136,14 @@ class Host:
         self._recording = Recording(self._audit, self.tally, tell, self._catalog.settings.audit)
         self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is wrong with a host that was not entered: most of its parts are made then."""
+            if name.startswith("_") and not name.startswith("__") and "_loop" not in vars(self):
+                raise RuntimeError("the host is not running: use `async with Host(...) as host:`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._leaving = anyio.Event()
@@ -607,6 +615,8 @@ class Host:
 
     async def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
         """Name the grant that would have helped, if one seems to be missing."""
+        if failure.code == InvalidArguments.code:  # the host found them unfit, and nothing ran
+            return failure
         text, users = f"{failure.message}\n{said}", trail.attachment.users
         cure = await thread_lanes.run(plugin.path, self._provisions.cure, plugin, standing, text, users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure

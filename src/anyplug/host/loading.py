@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
@@ -11,7 +12,8 @@ from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.offers import merged
 from anyplug.catalog.snapshot import Entry, Snapshot
-from anyplug.model.errors import StoreError, Unavailable
+from anyplug.home import plugin_config
+from anyplug.model.errors import ConfigError, StoreError, Unavailable
 from anyplug.model.types import Offer, Plugin
 from anyplug.peers.peer_set import Peers
 from anyplug.peers.slot import Wanted
@@ -213,6 +215,11 @@ class Loading:
         statics = {plugin.path: plugin for plugin in found}
         taken_over = self._catalog.snapshot(found, self._offer, as_read=True)
         self._edition = self._catalog.approvals.edition
+        for entry in taken_over.entries:
+            # Before anything starts: a file of values that appears later ends the plugins that it is hidden from.
+            if entry.plugin.config and entry.state == "approved":
+                with suppress(ConfigError, OSError):  # a call says what is wrong with it
+                    plugin_config.fill_in_defaults(entry.plugin, plugin_config.read(entry.plugin))
         wanted = [
             Wanted(
                 statics[entry.path],

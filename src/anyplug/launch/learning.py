@@ -165,7 +165,7 @@ def _beyond(events: Iterable[Event], around: Around) -> tuple[list[Event], list[
 
 def _is_its_own_tmp(event: Event, made: set[str], around: Around) -> bool:
     """Return whether a path is in the plugin's private /tmp, and not in the shared one under the same name."""
-    if not _within(event.path, (TMP,)) or _within(event.path, (around.project,)):
+    if not around.used.private_tmp or not _within(event.path, (TMP,)) or _within(event.path, (around.project,)):
         return False
     return event.kind in {"make", "write"} or event.path == TMP or event.path in made
 

@@ -80,6 +80,7 @@ class Lack(NamedTuple):
     missing: str = ""
     is_file: bool = False  # whether to create a file, as far as can be told
     is_covered: bool = False  # by the plugin's own /tmp
+    is_protected: bool = False  # because other programs run it later
 
 
 OWN_FOLDER = Lack("")  # no grant opens it
@@ -148,7 +149,9 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
     ]
     first = "".join(f"`{shlex.join(command)}`, then " for command in making)
     covered = "it has a /tmp of its own, apart from the machine's; " if any(lack.is_covered for lack in needed) else ""
-    return f"{covered}it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
+    guarded = [lack.permission.rpartition(":")[2] for lack in needed if lack.is_protected]
+    why = f"{', '.join(guarded)} is protected, because other programs run or trust it later; " if guarded else ""
+    return f"{covered}{why}it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
 
 
 def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
@@ -193,7 +196,8 @@ def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     """Return the permission to change or create something: what does not exist yet needs its parent folder."""
     profile = scene.profile
     if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
-        return [Lack(f"filesystem:write:{_written(named, scene)}")] if _within(path, profile.writable) else []
+        is_open = _within(path, profile.writable)
+        return [Lack(f"filesystem:write:{_written(named, scene)}", is_protected=True)] if is_open else []
     is_own_tmp = profile.private_tmp and _within(path, SHARED_TMP) and not _within(path, _readable(profile))
     if is_own_tmp or _within(path, profile.writable):
         return []

@@ -285,7 +285,7 @@ class Provisions:
         for path in dict.fromkeys(_IN_TMP.findall(text)):
             if os.path.basename(path) in outputs:
                 remarks.append(f"{path} is kept as {outputs[os.path.basename(path)]}")
-            elif not os.path.lexists(path) and path not in given:
+            elif not os.path.lexists(path) and os.path.basename(path) not in given:  # it may be an input
                 remarks.append(
                     f"{path} is in the plugin's own /tmp: nobody else can open it, and it is deleted with the plugin. "
                     f"`anyplug grant {plugin.name} filesystem:write:/tmp` lets it use the machine's /tmp"

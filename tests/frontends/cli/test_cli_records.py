@@ -592,3 +592,10 @@ def test_a_job_that_nobody_waits_for_runs_on_in_the_daemon():
         assert processes.until(lambda: command_line.ok("jobs", job["id"], "--json").json["state"] != "running")
         assert "late" in command_line.ok("jobs", job["id"]).out
         assert "not asynchronous" in command_line.ok("-e", kit, "call", "kit.bare", "--no-wait").err
+
+
+def test_words_that_people_type_first_are_understood_by_audit(cyclop):
+    command_line.ok("-e", cyclop(), "call", "hello")
+    assert len(command_line.ok("audit", "--json", "--since", "yesterday").json) == 1
+    assert command_line.ok("audit", "--json", "--until", "yesterday").json == []
+    assert command_line.ok("audit", "verify").out == command_line.ok("audit", "--verify").out

@@ -1138,3 +1138,11 @@ def test_another_user_may_not_attach_even_if_the_socket_is_open(tmp_path):
         os.chmod(path, 0o666)
         open_to_all = subprocess.run(words, user=65534, capture_output=True, text=True, check=False)
         assert "belongs to a user other than" in open_to_all.stdout
+
+
+def test_modules_in_the_current_folder_are_not_the_programs():
+    for name in ("anyplug", "http", "mcp", "json"):
+        plugin_folders.write(f"./{name}.py", "open('ran', 'w').close()\n")
+    ok("serve", "--detach", "--linger", "1", "--http", "127.0.0.1:0")
+    ok("stop")
+    assert not os.path.exists("ran")

@@ -35,7 +35,8 @@ REFUSED = frozenset({"denied", "not_approved", "disabled", "not_enforceable"})
 ENDED_WELL = frozenset({"done", "allowed", "asked", "modified", "needs_answer"})
 SPAN = re.compile(r"(\d{1,6})([smhdw])")
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-ACTIONS = ("summary", "export", "prune")
+ACTIONS = ("summary", "export", "prune", "verify")
+DAYS = {"today": 0, "yesterday": 1}  # in local time
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 MB = 1_000_000  # bytes
 
@@ -46,11 +47,15 @@ def _audit(parser: Parser) -> Command:
         nargs="?",
         choices=ACTIONS,
         metavar="ACTION",
-        help="summary: count records; export: print all as lines; prune: remove old ones",
+        help="summary: count records; export: print all as lines; prune: remove old ones; verify: as --verify",
     )
     parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
     parser.add_argument(
-        "--since", type=_moment, default=0.0, metavar="WHEN", help="only calls since then: 2h or 3d ago, or a date"
+        "--since",
+        type=_moment,
+        default=0.0,
+        metavar="WHEN",
+        help="only calls since then: 2h or 3d ago, yesterday, or a date",
     )
     parser.add_argument("--until", type=_moment, default=0.0, metavar="WHEN", help="only calls before then")
     parser.add_argument("--plugin", dest="of_plugin", default="", metavar="PLUGIN", help="only calls of this plugin")
@@ -104,7 +109,8 @@ def audit(session: Session) -> int:
     options = session.options
     trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
     trail.recover()  # so that the running calls of a killed host are listed from the start
-    if options.against is not None and not options.verify:
+    is_verified = options.verify or options.action == "verify"
+    if options.against is not None and not is_verified:
         raise UsageError("--against needs --verify", "`anyplug audit --verify --against FILE`")
     if options.head:
         render.out(trail.head().decode().strip())
@@ -113,7 +119,7 @@ def audit(session: Session) -> int:
         trail.reseal()
         render.out("The chain is sealed as it is now.")
         return 0
-    if options.verify:
+    if is_verified:
         return _verify(session, trail, _kept(options.against))
     if options.action == "prune":
         return _prune(session, trail)
@@ -299,12 +305,14 @@ def _moment(given: str) -> float:
     """Parse a time: a span before now, or a date, in local time unless it names a zone."""
     if span := SPAN.fullmatch(given):
         return time.time() - int(span[1]) * UNITS_S[span[2]]
-    from datetime import datetime  # only needed for a date
+    from datetime import date, datetime, timedelta  # only needed for a date
 
+    if given in DAYS:
+        return datetime.fromisoformat((date.today() - timedelta(days=DAYS[given])).isoformat()).timestamp()  # noqa: DTZ011
     try:
         return datetime.fromisoformat(given).timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        form = "neither a span such as 30m, 2h or 3d nor a date such as 2026-01-31 or 2026-01-31T18:00"
+        form = "neither a span such as 30m, 2h or 3d nor yesterday, nor a date such as 2026-01-31 or 2026-01-31T18:00"
         raise argparse.ArgumentTypeError(f"'{given}' is {form}") from error
 
 

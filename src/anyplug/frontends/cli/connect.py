@@ -245,7 +245,7 @@ def _program(*, by_name: bool = False) -> list[str]:
     if os.path.basename(own) != "anyplug":  # `python -m anyplug`
         own = os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "anyplug")
         if not os.access(own, os.X_OK):
-            return [os.path.abspath(sys.executable), "-m", "anyplug"]
+            return [os.path.abspath(sys.executable), "-P", "-m", "anyplug"]
     found = shutil.which("anyplug")
     # The one on the PATH, such as ~/.local/bin/anyplug, stays the same when what it links to is replaced.
     return [os.path.abspath(found) if found is not None and os.path.realpath(found) == os.path.realpath(own) else own]

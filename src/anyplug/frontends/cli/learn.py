@@ -137,7 +137,7 @@ def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> N
         return
     _say_result(result)
     needed = [need for need in lesson.needs if need.permission not in lesson.optional]
-    render.out("", "Beyond what every plugin may do, it needed:" if needed else "\nIt needed no permission.")
+    render.out("", "Beyond what every plugin may do, it needed:" if needed else "It needed no permission.")
     _say_needs(needed)
     if lesson.optional:
         render.out("", "Refused, and it continued without:")

@@ -113,7 +113,9 @@ class Address:
 
         `options` are further options of the program, and `more` of `serve`; they apply to the current folder.
         """
-        words = [sys.executable, "-m", "anyplug", *options, "--home", self.home, "serve", "--linger", str(linger_s)]
+        # -P: nothing in the current folder is a module of ours.
+        program = [sys.executable, "-P", "-m", "anyplug"]
+        words = [*program, *options, "--home", self.home, "serve", "--linger", str(linger_s)]
         log, begins = self._open_log()
         try:
             child = subprocess.Popen(

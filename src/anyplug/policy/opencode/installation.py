@@ -178,7 +178,7 @@ def _upwards(project: str) -> list[str]:
 def _program() -> list[str]:
     """Return the command that starts this program from any folder."""
     beside = os.path.join(os.path.dirname(sys.executable), "anyplug")
-    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-m", "anyplug"]
+    return [beside] if os.access(beside, os.X_OK) else [sys.executable, "-P", "-m", "anyplug"]
 
 
 def _read(path: str) -> str | None:
