@@ -15,7 +15,7 @@ from anyplug.runtime.processes.direct_spawn import DirectSpawn
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Program, Spawn
 from anyplug.runtime.sandbox import system_paths
-from anyplug.runtime.sandbox.profile import Place, Profile, draw
+from anyplug.runtime.sandbox.profile import Locations, Profile, draw
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from anyplug.runtime.session.session import Session
 from bench import calls, plugins
@@ -75,7 +75,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
     return found
 
 
-async def _created(python: str, place: Place, around: tuple[Guard, Spawn, str], rounds: int) -> Row:
+async def _created(python: str, place: Locations, around: tuple[Guard, Spawn, str], rounds: int) -> Row:
     """Create files in a granted folder, where a broker makes them; and in its own, as a plugin without such a grant."""
     guard, without, search_path = around
     granted = os.path.join(place.user, "granted")
@@ -98,9 +98,9 @@ async def _created(python: str, place: Place, around: tuple[Guard, Spawn, str], 
     )
 
 
-def _place(folder: str) -> Place:
+def _place(folder: str) -> Locations:
     home = os.path.join(folder, "home")
-    place = Place(
+    place = Locations(
         plugin=os.path.join(home, "plugins"),
         data=os.path.join(home, "data"),
         cache=os.path.join(home, "cache"),
@@ -213,7 +213,7 @@ async def _beside_spinning(
 
 
 async def _bubblewraps(
-    what: str, argv: tuple[str, ...], spawns: tuple[Spawn, Spawn], confined_to: tuple[Profile, Place], rounds: int
+    what: str, argv: tuple[str, ...], spawns: tuple[Spawn, Spawn], confined_to: tuple[Profile, Locations], rounds: int
 ) -> list[Row]:
     """Compare with `bwrap`, where it is installed: on the same paths, and as people use it, on whole folders."""
     name = f"confined run of {what}"
@@ -239,7 +239,7 @@ def _same_paths(profile: Profile) -> list[str]:
     return ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *given]
 
 
-def _whole_folders(place: Place) -> list[str]:
+def _whole_folders(place: Locations) -> list[str]:
     """Give the options by which it shows the whole system, less what is the user's and ours: less than we hold."""
     own = [word for path in (place.plugin,) for word in ("--ro-bind", path, path)]
     own += [word for path in (place.data, place.cache) for word in ("--bind", path, path)]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from anyplug import Host
-from anyplug.launch.sandbox_rooms import Confinement
+from anyplug.launch.sandbox_rooms import Rooms
 from bench import calls, plugins
 from bench.measure import Act, Plan, Row, medians
 
@@ -52,7 +52,7 @@ async def _first(folder: str, root: str, name: str) -> float:
     return statistics.median(taken)
 
 
-class _InPlace(Confinement):
+class _InPlace(Rooms):
     def _runs_from_snapshot(self, *_: object) -> bool:
         return False
 

@@ -10,7 +10,7 @@ from anyplug.home.settings import Home
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.policy import accepted_copies
 from anyplug.policy.engine import Engine
-from anyplug.policy.eval_requests import Desk
+from anyplug.policy.eval_requests import EvalRequests
 
 EVALUATE = """
 package cupcake.system
@@ -94,7 +94,7 @@ async def ask(given: Any, harness: str = "opencode", engine: Engine | None = Non
     """Ask about an event; give all that is answered."""
     home = Home(os.environ["ANYPLUG_HOME"])
     runs = SignalRuns(home)
-    desk = Desk(engine or Engine(home.path, look_s=0, run=runs))
+    desk = EvalRequests(engine or Engine(home.path, look_s=0, run=runs))
     try:
         return await desk.answer({"harness": harness, "event": given, **options}, cwd=os.getcwd())
     finally:

@@ -12,7 +12,7 @@ from anyplug.call import admission
 from anyplug.call.consent import Attachment
 from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
-from anyplug.runtime.inotify import Stir
+from anyplug.runtime.inotify import PathWatch
 from conditions import until
 
 pytestmark = pytest.mark.anyio
@@ -228,13 +228,13 @@ async def test_no_look_lasts_for_long_however_long_it_took(host, root, quiet, mo
 async def test_what_cannot_be_watched_is_tried_once(host, root, quiet, looked, monkeypatch):
     os.symlink("nowhere", os.path.join(quiet, "lib", "dangling"))
     tried = []
-    watch = Stir.watch
+    watch = PathWatch.watch
 
     def counted(self, paths):
         tried.append(paths)
         return watch(self, paths)
 
-    monkeypatch.setattr(Stir, "watch", counted)
+    monkeypatch.setattr(PathWatch, "watch", counted)
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("quiet").plugin, always=True)
         looked.clear()

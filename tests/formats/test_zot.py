@@ -20,7 +20,7 @@ from anyplug.catalog.tool_search import Index
 from anyplug.formats.shared.contract import Greeting
 from anyplug.formats.zot import format  # noqa: A004 - the product's own word
 from anyplug.formats.zot import peer as extension
-from anyplug.frontends.mcp.handlers import Desk, Request
+from anyplug.frontends.mcp.handlers import Handlers, Request
 from anyplug.model.types import Failure, Image, Note, NotesCleared, SlashSubmitted, Submitted, Text
 from anyplug.peers import panels
 from anyplug.peers.notices import PanelChanged
@@ -1072,7 +1072,7 @@ for frame in heard():
 async def test_a_deferred_tool_is_shown_to_agents_once_a_result_activates_it(zot, host):
     async with host(zot("defers", DEFERS)) as h:
         changes = []
-        desk = Desk(h, View(h.catalog.home))
+        desk = Handlers(h, View(h.catalog.home))
         desk.changed = lambda: changes.append(1)
         listed = lambda: [tool["name"] for tool in desk.offering.tools if not tool["name"].startswith("builtin")]  # noqa: E731
         assert listed() == ["find"]

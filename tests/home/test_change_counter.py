@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from anyplug.catalog.catalog import Catalog
-from anyplug.home.change_counter import Mark
+from anyplug.home.change_counter import ChangeCounter
 from anyplug.home.settings import find_home
 from anyplug.model.errors import StoreError
 
@@ -55,7 +55,7 @@ def test_nothing_is_read_while_nobody_decides_anything(catalog, home):
     connection = sqlite3.connect(home / "anyplug.db", isolation_level=None)
     connection.execute("DELETE FROM approvals")  # behind everybody's back
     assert catalog.standing(plugin).state == "approved"
-    Mark(str(home / "decisions")).grow()
+    ChangeCounter(str(home / "decisions")).grow()
     assert catalog.standing(plugin).state == "new"
     connection.close()
 

@@ -5,7 +5,7 @@ import pytest
 
 from anyplug.launch.learning import Around, Lesson, commands, conclude
 from anyplug.runtime.sandbox.linux.syscall_recorder import Event
-from anyplug.runtime.sandbox.profile import Place, System, draw
+from anyplug.runtime.sandbox.profile import Locations, System, draw
 
 SYSTEM = System(readable=("/lib",), executable=("/usr/bin/python3", "/usr/bin/cat"))
 PROGRAMS = {"git": ("/usr/bin/git", "/usr/lib/git-core"), "/opt/odd": ("/opt/odd",)}
@@ -16,8 +16,8 @@ def find(name):
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place(
+def place() -> Locations:
+    return Locations(
         plugin="/h/plugins/p",
         data="/h/data/p",
         cache="/h/cache/p",

@@ -12,7 +12,7 @@ import processes
 from anyplug.call.consent import Attachment
 from anyplug.frontends.mcp import result_content
 from anyplug.launch import missing_grants
-from anyplug.launch.missing_grants import Lack, Scene
+from anyplug.launch.missing_grants import MissingGrant, Scene
 from anyplug.model import protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.sandbox.profile import Profile
@@ -63,7 +63,7 @@ def test_a_protected_path_in_a_granted_folder_is_named(scene, said):
         scene.profile, brokered=mine, protected=protected_paths.places(scene.user, scene.project).read_only, named=mine
     )
     found = missing_grants.read(said.format(scene.user), msgspec.structs.replace(scene, profile=profile))
-    assert found == [Lack(PROTECTED[said])]
+    assert found == [MissingGrant(PROTECTED[said])]
 
 
 # What programs of many languages write, and the grant that they lacked. {0} is the user's folder.
@@ -143,7 +143,7 @@ def test_what_no_grant_would_have_helped_is_left_alone(said, scene, monkeypatch)
 def test_a_new_folder_of_the_users_is_proposed_and_not_all_that_they_have(scene):
     said = f"OSError: [Errno 30] Read-only file system: '{scene.user}/.config/app/settings'"
     (lack,) = missing_grants.read(said, scene)
-    assert lack == Lack("filesystem:write:~/.config", f"{scene.user}/.config")
+    assert lack == MissingGrant("filesystem:write:~/.config", f"{scene.user}/.config")
     plugin = Plugin(name="keeps", format="zot", path="/p")
     assert missing_grants.cure(plugin, [lack]) == (
         f"it was not granted filesystem:write:~/.config: `mkdir -p {scene.user}/.config`, "
@@ -167,13 +167,13 @@ def test_its_own_code_stays_as_it_is_whatever_is_granted(scene):
 
 def test_a_folder_named_for_one_run_has_to_be_installed_to_be_granted_more():
     plugin = Plugin(name="p", format="cyclop", path="/some folder/p", permissions=("network",), explicit=True)
-    cure = missing_grants.cure(plugin, [Lack("shell:exec:git")])
+    cure = missing_grants.cure(plugin, [MissingGrant("shell:exec:git")])
     assert cure.endswith("`anyplug install '/some folder/p' --grant network --grant shell:exec:git`")
 
 
 def test_a_long_tale_is_read_in_no_time(scene):
     for tale in ("EACCES" * 9_000, "a" * 60_000, "'" * 60_000, "/x" * 30_000, "ENOENT " * 9_000, ": (" * 20_000):
-        assert missing_grants.read(tale + "\nsh: 1: git: Permission denied", scene) == [Lack("shell:exec:git")]
+        assert missing_grants.read(tale + "\nsh: 1: git: Permission denied", scene) == [MissingGrant("shell:exec:git")]
 
 
 # Through a host, under the default confinement

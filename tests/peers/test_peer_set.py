@@ -21,7 +21,7 @@ import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.catalog import offers
 from anyplug.peers import supervisor
-from anyplug.peers.slot import Place
+from anyplug.peers.slot import Slot
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.sandbox.enforcement import Enforcement, Shortfall
@@ -88,7 +88,7 @@ async def test_a_crashed_extension_is_started_again_and_its_registrations_are_re
         assert result.error.message == (
             "extension 'mortal' ended while 'act' was running: it exited with 1: as you wish"
         )
-        assert "anyplug logs mortal" in result.error.hint
+        assert "logs mortal`" in result.error.hint
         second = (await h.call("act")).text  # waits for the one that is on its way
         assert second != first
         await until(lambda: names(h) == ["act", "start2"])
@@ -164,7 +164,7 @@ async def test_the_tools_of_one_that_was_given_up_stay_known_and_answer_unavaila
         await until(lambda: place(h, "fragile").health == "given_up")
         result = await h.call("act")
         assert (result.error.code, "broken for good" in result.error.message) == ("unavailable", True)
-        assert "anyplug logs fragile" in result.error.hint
+        assert "logs fragile`" in result.error.hint
         assert "anyplug reload fragile" in result.error.hint
 
 
@@ -602,14 +602,14 @@ async def test_of_two_looks_at_once_the_later_one_counts(zot, host, root, monkey
 
 async def test_a_fault_of_ours_with_one_plugin_ends_no_other(zot, host, monkeypatch):
     healthy, odd = zot(), zot("odd")
-    take = Place.take
+    take = Slot.take
 
     def failing(self, offer):
         if self.plugin.name == "odd":
             raise ZeroDivisionError
         take(self, offer)
 
-    monkeypatch.setattr(Place, "take", failing)
+    monkeypatch.setattr(Slot, "take", failing)
     said = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["exception"]))
     async with host(healthy, odd) as h:
@@ -625,7 +625,7 @@ async def test_reloads_leave_no_places_behind(zot, host):
         for _ in range(5):
             await h.reload()
         gc.collect()
-        assert sum(isinstance(one, Place) for one in gc.get_objects()) <= 2
+        assert sum(isinstance(one, Slot) for one in gc.get_objects()) <= 2
 
 
 # Rights, shortages and looks

@@ -14,7 +14,7 @@ from policy_projects import NO_VERIFY, bash, policy, project
 ALLOWED = {"exit": 0, "decision": {"decision": "allow", "reason": "häh"}, "said": ["from the host"]}
 
 
-class Resident:
+class DaemonStandIn:
     """Stands where the resident host's socket is, and answers each client so."""
 
     def __init__(self, home, *lines, version=__version__):
@@ -58,7 +58,7 @@ def evaluated(**more):
 
 
 def test_the_hosts_answer_is_printed(home):
-    with Resident(str(home), '{"attached": "policy-1"}', json.dumps({"id": 1, "result": ALLOWED})) as resident:
+    with DaemonStandIn(str(home), '{"attached": "policy-1"}', json.dumps({"id": 1, "result": ALLOWED})) as resident:
         done = evaluated()
     assert (done.code, done.out, done.err) == (0, '{"decision":"allow","reason":"häh"}\n', "from the host\n")
     ((attach, request),) = resident.heard
@@ -70,7 +70,7 @@ def test_the_hosts_answer_is_printed(home):
 
 def test_an_answer_without_a_decision_prints_none(home):
     nothing = {"exit": 1, "decision": None, "said": ["broken"]}
-    with Resident(str(home), '{"attached": "policy-1"}', json.dumps({"id": 1, "result": nothing})):
+    with DaemonStandIn(str(home), '{"attached": "policy-1"}', json.dumps({"id": 1, "result": nothing})):
         done = evaluated()
     assert (done.code, done.out, done.err) == (1, "", "broken\n")
 
@@ -89,12 +89,12 @@ def test_an_answer_without_a_decision_prints_none(home):
     ],
 )
 def test_whatever_else_the_host_says_the_event_is_decided(home, lines):
-    with Resident(str(home), *lines):
+    with DaemonStandIn(str(home), *lines):
         assert evaluated().json == {"decision": "deny", "reason": "hooks must run"}
 
 
 def test_a_host_of_another_version_is_not_asked(home):
-    with Resident(str(home), version="0.0.0") as resident:
+    with DaemonStandIn(str(home), version="0.0.0") as resident:
         assert evaluated().json["decision"] == "deny"
     assert resident.heard == []
 

@@ -13,7 +13,7 @@ import policy_projects
 import processes
 from anyplug.policy import accepted_copies, policy_files
 from anyplug.policy.engine import Engine
-from anyplug.policy.eval_requests import Desk
+from anyplug.policy.eval_requests import EvalRequests
 from policy_projects import answer, ask, bash, decision, event, policy, project, verdict
 from random_examples import at_most
 
@@ -373,7 +373,7 @@ def governed(tmp_path_factory):
 @settings(max_examples=at_most(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["opencode", "claude", "anyplug", "x"]), JSON | EVENTS | WHOLE | st.text(max_size=20))
 def test_whatever_comes_there_is_a_decision_or_a_reason_why_not(governed, harness, given_event):
-    desk = Desk(ENGINE)
+    desk = EvalRequests(ENGINE)
     key = "text" if isinstance(given_event, str) else "event"
     opened = desk.open({"harness": harness, key: given_event, "policy_dir": governed}, cwd="/")
     made = opened if isinstance(opened, dict) else desk.close({}, opened, None)

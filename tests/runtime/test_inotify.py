@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from anyplug.runtime import inotify as module
-from anyplug.runtime.inotify import Stir
+from anyplug.runtime.inotify import PathWatch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says it")
 
 
 @pytest.fixture
 def stir():
-    made = Stir()
+    made = PathWatch()
     yield made
     made.close()
 

@@ -31,7 +31,7 @@ from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, R
 from anyplug.runtime.processes import toolchain
 from anyplug.secrets import mask, vault
 from anyplug.secrets.mask import Mask, Stream
-from anyplug.secrets.redaction import MOST, Secrecies
+from anyplug.secrets.redaction import MOST, Redactions
 from anyplug.secrets.vault import Secrets, SecretsUnusable
 from random_examples import at_most
 from rows import each_row
@@ -467,7 +467,7 @@ def configured(stavrobot):
 
 def masked(secrets, plugin, values, *texts, granted=()):
     plugin_folders.write(os.path.join(plugin.path, "config.json"), json.dumps(values))
-    found = Secrecies(secrets).of(plugin, granted)
+    found = Redactions(secrets).of(plugin, granted)
     return [found.text(text) == SHOWN_SECRET for text in texts]
 
 
@@ -511,7 +511,7 @@ def test_of_variables_only_granted_ones_that_look_secret_are(secrets, configured
 def test_a_value_that_was_replaced_stays_hidden(secrets, configured):
     path = os.path.join(configured.path, "config.json")
     plugin_folders.write(path, json.dumps({"pin": "first-pin"}))
-    found = Secrecies(secrets).of(configured)
+    found = Redactions(secrets).of(configured)
     assert found.text("first-pin second-pin") == f"{SHOWN_SECRET} second-pin"
     plugin_folders.write(path, json.dumps({"pin": "second-pin"}))
     assert found.text("first-pin second-pin") == f"{SHOWN_SECRET} {SHOWN_SECRET}"
@@ -521,7 +521,7 @@ def test_a_value_that_was_replaced_stays_hidden(secrets, configured):
 
 
 def test_values_that_change_all_the_time_do_not_pile_up(secrets, configured):
-    found = Secrecies(secrets).of(configured)
+    found = Redactions(secrets).of(configured)
     for number in range(MOST + 20):
         plugin_folders.write(os.path.join(configured.path, "config.json"), json.dumps({"pin": f"pin-number-{number}-"}))
         found.mask()
@@ -530,7 +530,7 @@ def test_values_that_change_all_the_time_do_not_pile_up(secrets, configured):
 
 
 def test_a_plugin_without_secrets_has_no_mask(secrets, plugin):
-    assert Secrecies(secrets).of(plugin, ("network",)).mask() is None
+    assert Redactions(secrets).of(plugin, ("network",)).mask() is None
 
 
 # Plugins that leak

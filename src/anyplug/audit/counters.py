@@ -11,7 +11,7 @@ REMEMBERED = 200  # most recent durations kept per tool
 MOST_TOOLS = 1_000  # so that calls to nonexistent tools cannot fill the memory
 
 
-class Pace(msgspec.Struct, frozen=True):
+class Durations(msgspec.Struct, frozen=True):
     """The durations of one tool."""
 
     tool: str
@@ -28,7 +28,7 @@ class _Counted:
         self.durations: deque[float] = deque(maxlen=REMEMBERED)
 
 
-class Tally:
+class Counters:
     """The calls of one host, or of several that share it, since it was created."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Tally:
         counted.errors += result.is_error
         counted.durations.append(result.duration_ms)
 
-    def paces(self) -> list[Pace]:
+    def paces(self) -> list[Durations]:
         """Return every tool that was called, slowest first."""
         found = [
-            Pace(name, one.calls, one.errors, round(median(one.durations), 1), round(max(one.durations), 1))
+            Durations(name, one.calls, one.errors, round(median(one.durations), 1), round(max(one.durations), 1))
             for name, one in self._tools.items()
         ]
         return sorted(found, key=lambda pace: -pace.median_ms)

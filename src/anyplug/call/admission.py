@@ -10,15 +10,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from anyplug.call.state import Trail
+from anyplug.call.state import CallState
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.home.digest import Reading
 from anyplug.model.errors import Denied, NotApproved, PluginDisabled, StoreError, ToolNotFound, Unavailable
 from anyplug.model.types import Plugin, Tool
 from anyplug.runtime import thread_lanes
-from anyplug.runtime.inotify import Stir
-from anyplug.secrets.redaction import Secrecies
+from anyplug.runtime.inotify import PathWatch
+from anyplug.secrets.redaction import Redactions
 
 LASTS_S = 0.05  # how long a check is valid if nothing changes
 LASTS_TIMES = 100  # or this many times as long as it took: plugins with many files take longer to check
@@ -36,12 +36,12 @@ class _Look(NamedTuple):
 class Admission:
     """Checks a plugin before anything of it runs. `close` when done."""
 
-    def __init__(self, catalog: Catalog, secrecies: Secrecies, catch_up: Callable[[Plugin], Awaitable[None]]) -> None:
+    def __init__(self, catalog: Catalog, secrecies: Redactions, catch_up: Callable[[Plugin], Awaitable[None]]) -> None:
         """`catch_up` loads what people have decided since, for a call of a plugin."""
         self._catalog = catalog
         self._secrecies = secrecies
         self._catch_up = catch_up
-        self._stir = Stir()
+        self._stir = PathWatch()
         self._lasting: dict[str, _Look] = {}
         self._watched: dict[str, tuple[Reading, bool]] = {}  # what should be watched, and whether it is
         self._stirred = 0  # number of changes seen
@@ -50,7 +50,7 @@ class Admission:
         """Stop watching."""
         self._stir.close()
 
-    async def admit(self, plugin: Plugin, tool: Tool | None, trail: Trail) -> Standing:
+    async def admit(self, plugin: Plugin, tool: Tool | None, trail: CallState) -> Standing:
         """See to it that a plugin, and its tool, may be used, by all that people decided up to now; raises CallError.
 
         Who guards a call is theirs to say, too: so what they decided since is loaded then.

@@ -8,7 +8,7 @@ import msgspec
 from anyplug.audit import audit_log
 from anyplug.call import policy_check
 from anyplug.call.consent import consent, ungranted, without_asking
-from anyplug.call.state import Trail
+from anyplug.call.state import CallState
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.home.settings import Settings
 from anyplug.model.errors import Denied
@@ -31,7 +31,7 @@ class Gates:
         """Use new settings from now on; guards follow them separately."""
         self._policies.follow(settings.policy)
 
-    async def before_call(self, call: Call, standing: Standing, trail: Trail) -> Call:
+    async def before_call(self, call: Call, standing: Standing, trail: CallState) -> Call:
         """Pass a call through all gates; return it as it should run.
 
         A plugin that may not make it at all is refused before any gate is asked.
@@ -51,11 +51,11 @@ class Gates:
                 trail.record.arguments = audit_log.digest_of(ruling.value)
         return await self._policies_and_person(call, standing, trail)
 
-    async def before_command(self, call: Call, standing: Standing, trail: Trail) -> Call:
+    async def before_command(self, call: Call, standing: Standing, trail: CallState) -> Call:
         """Pass a slash command through the gates except for guards; return it as it should run."""
         return await self._policies_and_person(call, standing, trail)
 
-    async def _policies_and_person(self, call: Call, standing: Standing, trail: Trail) -> Call:
+    async def _policies_and_person(self, call: Call, standing: Standing, trail: CallState) -> Call:
         if self._policies.is_on(self._cwd):
             policed = await policy_check.before(self._policies, call, standing, trail, self._cwd)
             if policed.verdict is not None:
@@ -72,12 +72,12 @@ class Gates:
         _keep(verdict, trail)
         return call
 
-    def _granted(self, call: Call, trail: Trail) -> tuple[str, ...]:
+    def _granted(self, call: Call, trail: CallState) -> tuple[str, ...]:
         """Return the grants of the calling plugin, if any, that apply to this call."""
         caller = trail.attachment.plugin
         return () if caller is None else self._approvals.granted_over(caller, call.plugin)
 
-    async def after(self, call: Call, standing: Standing, trail: Trail, result: Result) -> Result:
+    async def after(self, call: Call, standing: Standing, trail: CallState, result: Result) -> Result:
         """Ask policies about a result."""
         if not self._policies.is_on(self._cwd):
             return result
@@ -93,7 +93,7 @@ def _refusal(ruling: Ruling) -> Verdict:
     return Verdict(allowed=False, by=by, reason=ruling.reason, hint=hint)
 
 
-def _keep(verdict: Verdict, trail: Trail) -> None:
+def _keep(verdict: Verdict, trail: CallState) -> None:
     """Record a verdict; raises Denied if it is a refusal."""
     record = trail.record
     record.verdict = "allowed" if verdict.allowed else "denied"

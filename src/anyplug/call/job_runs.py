@@ -8,7 +8,7 @@ import anyio.abc
 import msgspec
 
 from anyplug.call.job_store import JobNotFound, Jobs
-from anyplug.call.state import Trail, failed
+from anyplug.call.state import CallState, failed
 from anyplug.formats.shared.contract import AskJob
 from anyplug.model.errors import Cancelled, StoreError, Unavailable
 from anyplug.model.result_shape import result_shape
@@ -34,7 +34,7 @@ class JobRuns:
         """Whether any job is running."""
         return bool(self._running)
 
-    async def run(self, call: Call, trail: Trail, work: Callable[[], Awaitable[Result]], *, wait: bool) -> Result:
+    async def run(self, call: Call, trail: CallState, work: Callable[[], Awaitable[Result]], *, wait: bool) -> Result:
         """Run a call as a job; without `wait`, return at once. Raises StoreError before anything has run."""
         job = self._jobs.begin(call.tool.name)
         if wait:
@@ -82,7 +82,7 @@ class JobRuns:
         result = msgspec.convert({name: job.result[name] for name in OUTCOME}, Result)
         return msgspec.structs.replace(result, metadata={**result.metadata, **about})
 
-    async def _see_through(self, job: str, trail: Trail, work: Callable[[], Awaitable[Result]]) -> Result:
+    async def _see_through(self, job: str, trail: CallState, work: Callable[[], Awaitable[Result]]) -> Result:
         result = None
         try:
             with anyio.CancelScope() as scope:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from anyplug.call.consent import Attachment, Question, kept, refusal
-from anyplug.call.state import Trail, failed
+from anyplug.call.state import CallState, failed
 from anyplug.catalog.approvals import Standing
 from anyplug.model import permissions
 from anyplug.model.errors import Denied
@@ -17,7 +17,7 @@ from anyplug.policy.gate import Facts, PolicyGate, Ruling
 CONTEXT = "policy_context"  # in a result's metadata
 
 
-class Policed(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the policies decided about a call."""
 
     call: Call
@@ -25,28 +25,28 @@ class Policed(msgspec.Struct, frozen=True, kw_only=True):
     agreed: bool = False  # a person was asked about this very call, and agreed
 
 
-async def before(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str) -> Policed:
+async def before(gate: PolicyGate, call: Call, standing: Standing, trail: CallState, cwd: str) -> PolicyOutcome:
     """Ask policies about a call before it runs."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
     trail.note("policy", *ruling.notes)
     trail.warnings += ruling.notes
     trail.context += ruling.context
     if ruling.verb == "deny":
-        return Policed(call=call, verdict=_refused(ruling, ruling.reason))
+        return PolicyOutcome(call=call, verdict=_refused(ruling, ruling.reason))
     if ruling.verb == "ask":
         return await _asked(gate, ruling, call, standing, trail.attachment)
     if ruling.verb == "modify" and ruling.arguments is not None and not are_same(ruling.arguments, call.arguments):
         if is_too_deep(ruling.arguments):
-            return Policed(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
+            return PolicyOutcome(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
         if broken := violations(call.tool.input_schema, ruling.arguments):
             reason = f"a policy's change violates the tool's schema: {broken[0]}"
-            return Policed(call=call, verdict=_refused(ruling, reason))
+            return PolicyOutcome(call=call, verdict=_refused(ruling, reason))
         trail.note(ruling.by, f"{ruling.by} changed the arguments: {ruling.reason}")
-        return Policed(call=msgspec.structs.replace(call, arguments=ruling.arguments))
-    return Policed(call=call)
+        return PolicyOutcome(call=msgspec.structs.replace(call, arguments=ruling.arguments))
+    return PolicyOutcome(call=call)
 
 
-async def after(gate: PolicyGate, call: Call, standing: Standing, trail: Trail, cwd: str, result: Result) -> Result:
+async def after(gate: PolicyGate, call: Call, standing: Standing, trail: CallState, cwd: str, result: Result) -> Result:
     """Ask policies about a result; nobody sees a refused one."""
     ruling = await gate.after(
         _facts(call, standing, cwd),
@@ -75,14 +75,16 @@ def with_context(result: Result, context: list[str]) -> Result:
     return msgspec.structs.replace(result, content=(*result.content, *said), metadata=metadata)
 
 
-async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment) -> Policed:
+async def _asked(
+    gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment
+) -> PolicyOutcome:
     """Ask the person a policy's question; `--yes` does not answer it."""
     if ruling.question in attachment.allowed or gate.is_answered(ruling.question):
-        return Policed(call=call)
+        return PolicyOutcome(call=call)
     if attachment.ask is None:
         hint = 'run it in a terminal, where you can answer; the answer "always" is remembered until the policies change'
         reason = f"{ruling.reason} (a policy requires confirmation, but nobody can confirm it here)"
-        return Policed(call=call, verdict=_refused(ruling, reason, hint))
+        return PolicyOutcome(call=call, verdict=_refused(ruling, reason, hint))
     warning = permissions.warning(standing.granted)
     question = Question(
         id=call.id,
@@ -99,14 +101,14 @@ async def _asked(gate: PolicyGate, ruling: Ruling, call: Call, standing: Standin
     try:
         answer = await attachment.put(question, ruling.question)
     except Denied as error:
-        return Policed(call=call, verdict=refusal(error))
+        return PolicyOutcome(call=call, verdict=refusal(error))
     if answer == "no":
-        return Policed(
+        return PolicyOutcome(
             call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
         )
     warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
     verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
-    return Policed(call=call, verdict=verdict, agreed=True)
+    return PolicyOutcome(call=call, verdict=verdict, agreed=True)
 
 
 def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
@@ -128,5 +130,5 @@ def _facts(call: Call, standing: Standing, cwd: str) -> Facts:
     )
 
 
-def _mask(trail: Trail) -> Any:
+def _mask(trail: CallState) -> Any:
     return trail.secrecy.mask() if trail.secrecy is not None else None

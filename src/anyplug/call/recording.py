@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from anyplug.audit.audit_log import Audit, Later
-from anyplug.audit.counters import Tally
-from anyplug.call.state import Trail, failed, warned
+from anyplug.audit.counters import Counters
+from anyplug.call.state import CallState, failed, warned
 from anyplug.home.settings import AuditSettings
 from anyplug.model.errors import Denied, StoreError
 from anyplug.model.types import Result
@@ -17,7 +17,7 @@ MB = 1_000_000  # bytes
 class Recording:
     """The records of one host's calls."""
 
-    def __init__(self, audit: Audit, tally: Tally, tell: Callable[[str], None], keep: AuditSettings) -> None:
+    def __init__(self, audit: Audit, tally: Counters, tell: Callable[[str], None], keep: AuditSettings) -> None:
         """`tell` is called about records that could not be written at the end, `keep` says which are kept."""
         self._keep = keep
         self._audit = audit
@@ -47,7 +47,7 @@ class Recording:
         except StoreError as error:
             self._tell(f"the last calls are not in the audit yet: {error.message}")
 
-    def begin(self, trail: Trail) -> None:
+    def begin(self, trail: CallState) -> None:
         """Record that a call begins; raises Denied, because what cannot be recorded must not run."""
         try:
             self._audit.begin(trail.so_far())
@@ -56,7 +56,7 @@ class Recording:
                 "host", f"the call cannot be recorded, so it was not run: {error.message}", error.hint
             ) from error
 
-    def end(self, trail: Trail, result: Result) -> Result:
+    def end(self, trail: CallState, result: Result) -> Result:
         """Record the end of a call, and complete its result."""
         result = trail.complete(result)
         self._tally.add(result)

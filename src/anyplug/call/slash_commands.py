@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from anyplug.call.state import Trail
+from anyplug.call.state import CallState
 from anyplug.formats.shared.features import CommandAnswer, PanelOwner
 from anyplug.model.errors import CallError
 from anyplug.model.types import Command, Failure, Note, Result, Text, Tool
@@ -30,7 +30,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()  # that came while it ran
 
     @classmethod
-    def of(cls, trail: Trail, answer: CommandAnswer, panels: Panels, owner: PanelOwner) -> "CommandOutcome":
+    def of(cls, trail: CallState, answer: CommandAnswer, panels: Panels, owner: PanelOwner) -> "CommandOutcome":
         """Convert an extension's answer; an error in it overrides every action."""
         name, plugin = trail.record.tool, trail.record.plugin
         if answer.error:
@@ -55,7 +55,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def failed(cls, trail: Trail, error: CallError) -> "CommandOutcome":
+    def failed(cls, trail: CallState, error: CallError) -> "CommandOutcome":
         """Return the outcome of a failed command."""
         failure = Failure(error.code, error.message, error.hint)
         return cls(command=trail.record.tool, plugin=trail.record.plugin, error=failure)

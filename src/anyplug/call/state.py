@@ -17,14 +17,14 @@ from anyplug.model.types import Failure, Plugin, Result, Text
 from anyplug.model.untrusted_text import for_people
 
 if TYPE_CHECKING:
-    from anyplug.secrets.redaction import Secrecy
+    from anyplug.secrets.redaction import Redaction
 
 UNGUESSABLE = 8  # bytes of a call's id
 LARGE = 1 << 16  # bytes of a result; masking them takes some milliseconds
 LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
 
 
-class Trail:
+class CallState:
     """One call, from its start on."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Trail:
         self.warnings: tuple[str, ...] = ()  # for the person
         self.context: tuple[str, ...] = ()  # from policies, for the model
         self._named: Plugin | None = None  # the plugin, if it was named for this run
-        self.secrecy: Secrecy | None = None  # of the plugin, once it is known that it may run
+        self.secrecy: Redaction | None = None  # of the plugin, once it is known that it may run
         self._masked: Result | None = None  # a result that was masked ahead
         self._started = time.perf_counter()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from anyplug.catalog.pins import Pins
-from anyplug.home.change_counter import Mark
+from anyplug.home.change_counter import ChangeCounter
 from anyplug.home.database import Store
 from anyplug.home.digest import Digest
 from anyplug.model import permissions
@@ -86,7 +86,7 @@ class Approvals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.mark = Mark(os.path.join(os.path.dirname(store.path), "decisions"))
+        self.mark = ChangeCounter(os.path.join(os.path.dirname(store.path), "decisions"))
         self._seen = -1  # size of the change counter up to which all decisions are known
         self.decided = 0  # decisions made by this process
         self.edition = 0  # grows each time new decisions are read, including those of other processes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # some need an event loop, all slow down the start, and readi
     from anyplug.catalog.approvals import Approval
     from anyplug.launch.assessment import Protection
     from anyplug.model.types import Note
-    from anyplug.peers.slot import Place
+    from anyplug.peers.slot import Slot
 
 HEALTHS = ("running", "idle", "restarting", "given_up")  # from best to worst
 
@@ -91,7 +91,7 @@ def config_shape(plugin: Plugin, values: dict[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def process_shape(places: "list[Place]") -> dict[str, Any]:
+def process_shape(places: "list[Slot]") -> dict[str, Any]:
     """Return the health of a long-running plugin: of its worst process, and of each."""
     shapes = [_place_shape(place) for place in places]
     if len(shapes) == 1:
@@ -100,7 +100,7 @@ def process_shape(places: "list[Place]") -> dict[str, Any]:
     return {**worst, "processes": {place.process: shape for place, shape in zip(places, shapes, strict=True)}}
 
 
-def _place_shape(place: "Place") -> dict[str, Any]:
+def _place_shape(place: "Slot") -> dict[str, Any]:
     """Return the status of one process; if it is down, with the end of its last run's output."""
     session = place.session
     is_up = session is not None and place.peer is not None

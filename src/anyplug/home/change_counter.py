@@ -9,7 +9,7 @@ import os
 from anyplug.model.errors import StoreError
 
 
-class Mark:
+class ChangeCounter:
     """A file that only ever grows. A missing file counts as empty."""
 
     def __init__(self, path: str) -> None:

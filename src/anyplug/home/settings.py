@@ -323,7 +323,7 @@ class Home:
         except msgspec.ValidationError as error:
             from anyplug.home import settings_mistakes  # only needed after a mistake
 
-            slip = settings_mistakes.find(values, Settings) or settings_mistakes.Slip(
+            slip = settings_mistakes.find(values, Settings) or settings_mistakes.Mistake(
                 str(error), settings_mistakes.CURE
             )
             raise ConfigError(f"{self.settings}: {slip.message}", slip.hint) from error

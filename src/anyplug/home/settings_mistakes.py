@@ -16,14 +16,14 @@ WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 CURE = "fix it, or remove it to use the default"
 
 
-class Slip(msgspec.Struct, frozen=True):
+class Mistake(msgspec.Struct, frozen=True):
     """A mistake, and how to fix it."""
 
     message: str
     hint: str
 
 
-def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Slip | None:
+def find(value: Any, kind: Any, place: tuple[str, ...] = ()) -> Mistake | None:
     """Return the first mistake in a value of this type; None if there is none."""
     try:
         msgspec.convert(value, kind)
@@ -48,19 +48,19 @@ def _settings_of(kind: Any, value: dict[str, Any]) -> dict[str, Any]:
     return dict.fromkeys(value, get_args(kind)[1]) if get_origin(kind) is dict else {}
 
 
-def _unknown(key: str, known: list[str], place: tuple[str, ...]) -> Slip:
+def _unknown(key: str, known: list[str], place: tuple[str, ...]) -> Mistake:
     near = get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"the settings are: {', '.join(known)}"
-    return Slip(f"{_table(place)}there is no setting {_quoted(key)}", hint)
+    return Mistake(f"{_table(place)}there is no setting {_quoted(key)}", hint)
 
 
-def _unfit(value: Any, kind: Any, place: tuple[str, ...]) -> Slip:
+def _unfit(value: Any, kind: Any, place: tuple[str, ...]) -> Mistake:
     shown = msgspec.json.encode(value).decode()
     shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
     choices = [choice for choice in get_args(kind) if isinstance(choice, str)] if isinstance(value, str) else []
     near = get_close_matches(value, choices, n=1) if choices else []
     *table, key = place
-    return Slip(
+    return Mistake(
         f"{_table(tuple(table))}{_quoted(key)} is {shown}, but must be {_words(kind)}",
         f'did you mean "{near[0]}"?' if near else CURE,
     )

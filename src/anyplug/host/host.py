@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from anyplug.audit.audit_log import Audit
-from anyplug.audit.counters import Tally
+from anyplug.audit.counters import Counters
 from anyplug.call.admission import Admission
 from anyplug.call.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
 from anyplug.call.consent import Ask, Attachment
@@ -26,7 +26,7 @@ from anyplug.call.job_runs import JobRuns
 from anyplug.call.job_store import Job, Jobs
 from anyplug.call.recording import Recording
 from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
-from anyplug.call.state import Trail, failed, is_large, warned
+from anyplug.call.state import CallState, failed, is_large, warned
 from anyplug.catalog import plugin_descriptions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
@@ -59,7 +59,7 @@ from anyplug.model.errors import (
 from anyplug.model.json_values import DEEPEST_METADATA, excess
 from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.model.untrusted_text import for_models
-from anyplug.peers.events import Live
+from anyplug.peers.events import EventDelivery
 from anyplug.peers.guards import Guards
 from anyplug.peers.notices import Listener, Notices, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
@@ -68,7 +68,7 @@ from anyplug.policy.gate import PolicyGate
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
-from anyplug.secrets.redaction import Secrecies
+from anyplug.secrets.redaction import Redactions
 
 if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
@@ -99,7 +99,7 @@ class Host:
         environment: Mapping[str, str] | None = None,
         tell: Callable[[str], None] = lambda _: None,
         learning: "Learning | None" = None,
-        tally: Tally | None = None,
+        tally: Counters | None = None,
     ) -> None:
         """Configure where plugins are.
 
@@ -131,15 +131,15 @@ class Host:
         self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
-        self._secrecies = Secrecies(self._catalog.secrets)
-        self.tally = tally or Tally()
+        self._secrecies = Redactions(self._catalog.secrets)
+        self.tally = tally or Counters()
         self._recording = Recording(self._audit, self.tally, tell, self._catalog.settings.audit)
         self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say what is wrong with a host that was not entered: most of its parts are made then."""
+            """Explain what is wrong with a host that was not entered: most of its parts are made then."""
             if name.startswith("_") and not name.startswith("__") and "_loop" not in vars(self):
                 raise RuntimeError("the host is not running: use `async with Host(...) as host:`")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -187,7 +187,7 @@ class Host:
             tell=self._tell,
         )
         self._preparation = Preparation(catalog, self._provisions, self._secrecies)
-        self._live = Live(
+        self._live = EventDelivery(
             self._peers,
             self._tasks,
             call=self._call_for,
@@ -293,7 +293,7 @@ class Host:
         An asynchronous tool runs as a job; with `wait=False` the job's id is returned at once, in the metadata.
         `progress` receives the plugin's progress reports. Raises only if the caller's own task is cancelled.
         """
-        trail = Trail(name, attachment or self._attachment, arguments, self._project)
+        trail = CallState(name, attachment or self._attachment, arguments, self._project)
         call: Call | None = None
         try:
             view = trail.attachment.view
@@ -344,7 +344,7 @@ class Host:
     async def run_command(self, line: str, *, attachment: Attachment | None = None) -> CommandOutcome:
         """Run a slash command as typed by a person. Ends as an outcome and as one audit record."""
         name, words = split_command(line)
-        trail = Trail(f"/{name}", attachment or self._attachment, {"args": words}, self._project)
+        trail = CallState(f"/{name}", attachment or self._attachment, {"args": words}, self._project)
         notes: list[Note] = []
         standing: Standing | None = None
         stop_listening = self.listen(note_taker(notes), catch_up=False)
@@ -454,7 +454,7 @@ class Host:
         """Cancel a job, here or in another process."""
         self._job_runs.cancel(name)
 
-    def _check(self, tool: Tool, plugin: Plugin, trail: Trail) -> list[str]:
+    def _check(self, tool: Tool, plugin: Plugin, trail: CallState) -> list[str]:
         """Check that the arguments are a JSON object, as strictly as the user's settings say.
 
         Return how they violate the tool's schema, if that is only a warning.
@@ -469,7 +469,7 @@ class Host:
         return violations
 
     @staticmethod
-    def _call_of(tool: Tool, plugin: Plugin, trail: Trail, progress: Progress | None) -> Call:
+    def _call_of(tool: Tool, plugin: Plugin, trail: CallState, progress: Progress | None) -> Call:
         caller = trail.attachment
         return Call(
             id=trail.record.call,
@@ -483,7 +483,7 @@ class Host:
             shows_panels=caller.shows_panels,
         )
 
-    async def _run(self, call: Call, standing: Standing, trail: Trail, warnings: list[str]) -> Result:
+    async def _run(self, call: Call, standing: Standing, trail: CallState, warnings: list[str]) -> Result:
         """Run a permitted call, and record how it ended."""
         self._live.tell_of_call(call)
         self._callers[call.id] = trail.attachment
@@ -594,7 +594,7 @@ class Host:
                 await self._loading.reload_in_a_call(plugin.path)
             raise
 
-    async def _run_command(self, command: Command, call: Call, standing: Standing, trail: Trail) -> CommandOutcome:
+    async def _run_command(self, command: Command, call: Call, standing: Standing, trail: CallState) -> CommandOutcome:
         """Run a permitted slash command, and ask the gates about its outcome; raises CallError."""
         if self._peers.has_other_rights(call.plugin, standing.rights):
             await self._renew_rights(call.plugin)
@@ -613,7 +613,9 @@ class Host:
             reason = f"plugin '{plugin.name}' has new rights but cannot be restarted: {error.message}"
             raise Unavailable(reason, error.hint) from error
 
-    async def _cured(self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: Trail) -> Failure:
+    async def _cured(
+        self, failure: Failure, said: str, plugin: Plugin, standing: Standing, trail: CallState
+    ) -> Failure:
         """Name the grant that would have helped, if one seems to be missing."""
         if failure.code == InvalidArguments.code:  # the host found them unfit, and nothing ran
             return failure

@@ -73,7 +73,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[str], tuple[str, ...]]  # the files that belong to a program
 
 
-class Lack(NamedTuple):
+class MissingGrant(NamedTuple):
     """A missing permission, and the folder or file that must be created first."""
 
     permission: str
@@ -83,8 +83,10 @@ class Lack(NamedTuple):
     is_protected: bool = False  # because other programs run it later
 
 
-OWN_FOLDER = Lack("")  # no grant opens it
-OWN_TMP = Lack(f"filesystem:write:{SHARED_TMP[0]}", is_covered=True)  # a file that may be in the machine's /tmp or not
+OWN_FOLDER = MissingGrant("")  # no grant opens it
+OWN_TMP = MissingGrant(
+    f"filesystem:write:{SHARED_TMP[0]}", is_covered=True
+)  # a file that may be in the machine's /tmp or not
 
 
 def speaks_of_one(said: str) -> bool:
@@ -93,30 +95,30 @@ def speaks_of_one(said: str) -> bool:
     return bool(re.search(_WORD, said, re.IGNORECASE) or _NO_NETWORK.search(said) or "/tmp/" in said)
 
 
-def variables(said: str, withheld: frozenset[str]) -> list[Lack]:
+def variables(said: str, withheld: frozenset[str]) -> list[MissingGrant]:
     """Find the withheld variables that a plugin misses."""
     said = said[-LONGEST:]
-    return [Lack(f"env:{name}") for name in sorted(withheld) if re.search(rf"\b{re.escape(name)}\b", said)]
+    return [MissingGrant(f"env:{name}") for name in sorted(withheld) if re.search(rf"\b{re.escape(name)}\b", said)]
 
 
-def desktop_programs(said: str, granted: tuple[str, ...]) -> list[Lack]:
+def desktop_programs(said: str, granted: tuple[str, ...]) -> list[MissingGrant]:
     """Find the permissions for programs of the desktop that a plugin did not find or could not start."""
     lines = [line for line in said[-LONGEST:].splitlines() if _NOT_STARTED.search(line)]
     return [
-        Lack(kind)
+        MissingGrant(kind)
         for kind, names in desktop.NAMES.items()
         if kind not in granted
         and any(re.search(rf"(?<![\w-]){name}(?![\w-])", line) for line in lines for name in names)
     ]
 
 
-def read(said: str, scene: Scene) -> list[Lack]:
+def read(said: str, scene: Scene) -> list[MissingGrant]:
     """Find what a failed plugin was refused, from its output."""
     said = said[-LONGEST:]
-    found: list[Lack] = []
+    found: list[MissingGrant] = []
     for line in said.replace("\0", "").splitlines():
         if not scene.profile.unix and re.search(_WORD, line, re.IGNORECASE) and _LOCAL.search(line):
-            found.append(Lack("network:unix"))
+            found.append(MissingGrant("network:unix"))
             continue
         for refused in _REFUSED.finditer(line):
             is_change = bool(_CHANGING.search(line, max(refused.start() - AROUND, 0), refused.end() + AROUND))
@@ -125,13 +127,13 @@ def read(said: str, scene: Scene) -> list[Lack]:
         for absent in _ABSENT.finditer(line):
             found += _lacks_sight(_absolute(next(filter(None, absent.groups())), scene), scene)
     if not scene.profile.unix and not found and "not permitted" in said and _LOCAL_IN_PYTHON.search(said):
-        found.append(Lack("network:unix"))
+        found.append(MissingGrant("network:unix"))
     if scene.profile.network != "all" and not found and _NO_NETWORK.search(said):
-        found.append(Lack("network"))
+        found.append(MissingGrant("network"))
     return found
 
 
-def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> str:
+def cure(plugin: Plugin, lacking: Iterable[MissingGrant], *, is_new: bool = False) -> str:
     """Return what a person should type; empty if nothing is missing. `is_new`: it is being approved or installed."""
     found = dict.fromkeys(lacking)
     needed = [lack for lack in found if lack != OWN_FOLDER][:MOST]
@@ -154,15 +156,15 @@ def cure(plugin: Plugin, lacking: Iterable[Lack], *, is_new: bool = False) -> st
     return f"{covered}{why}it was not granted {', '.join(names)}: {first}`{_typed(words)}`"
 
 
-def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
+def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[MissingGrant]:
     """Return the permission for the thing that a refusal names, if one would have helped."""
     profile = scene.profile
     if _NO_NAME.fullmatch(name):
         return []
     if "/" not in name and (kind := desktop.permission_for(name)):
-        return [Lack(kind)]
+        return [MissingGrant(kind)]
     if "/" not in name and (files := scene.find(name)):
-        return [] if _within(files[0], profile.executable) else [Lack(f"shell:exec:{name}")]
+        return [] if _within(files[0], profile.executable) else [MissingGrant(f"shell:exec:{name}")]
     path = _absolute(name, scene)
     if "/" not in name and not os.path.exists(path) and not (is_change and "." in name):
         return []  # some other word
@@ -176,33 +178,37 @@ def _lacks(name: str, scene: Scene, *, is_change: bool) -> list[Lack]:
     if os.path.isfile(path) and os.access(path, os.X_OK) and not is_change:
         program = os.path.basename(path)
         known = program if os.path.realpath(path) in scene.find(program) else path
-        return [] if _within(path, profile.executable) else [Lack(f"shell:exec:{known}")]
+        return [] if _within(path, profile.executable) else [MissingGrant(f"shell:exec:{known}")]
     if os.path.exists(path) and not is_change and not _within(path, readable):
-        return [Lack(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
+        return [MissingGrant(f"filesystem:read:{_written(path, scene)}")] if os.access(path, os.R_OK) else []
     return _lacks_writing(path, scene)
 
 
-def _lacks_sight(path: str, scene: Scene) -> list[Lack]:
+def _lacks_sight(path: str, scene: Scene) -> list[MissingGrant]:
     """Return the permission for an existing file that the plugin reports as missing."""
     if not scene.profile.private_tmp or not _within(path, SHARED_TMP) or _within(path, _readable(scene.profile)):
         return []
     is_covered = _within(path, SHARED_TMP[:1])
     if is_covered and not os.path.lexists(path):
         return [OWN_TMP]
-    return [Lack(f"filesystem:read:{_written(path, scene)}", is_covered=is_covered)] if os.access(path, os.R_OK) else []
+    return (
+        [MissingGrant(f"filesystem:read:{_written(path, scene)}", is_covered=is_covered)]
+        if os.access(path, os.R_OK)
+        else []
+    )
 
 
-def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
+def _lacks_writing(path: str, scene: Scene) -> list[MissingGrant]:
     """Return the permission to change or create something: what does not exist yet needs its parent folder."""
     profile = scene.profile
     if profile.brokered and (named := Protected(profile.protected, profile.named).opener(path)):
         is_open = _within(path, profile.writable)
-        return [Lack(f"filesystem:write:{_written(named, scene)}", is_protected=True)] if is_open else []
+        return [MissingGrant(f"filesystem:write:{_written(named, scene)}", is_protected=True)] if is_open else []
     is_own_tmp = profile.private_tmp and _within(path, SHARED_TMP) and not _within(path, _readable(profile))
     if is_own_tmp or _within(path, profile.writable):
         return []
     if os.path.exists(path):
-        return [Lack(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []
+        return [MissingGrant(f"filesystem:write:{_written(path, scene)}")] if os.access(path, os.W_OK) else []
     above = os.path.dirname(path)
     is_file = bool(os.path.splitext(path)[1])  # a name with a suffix is a file; what contains something is not
     while not os.path.exists(above):
@@ -210,8 +216,8 @@ def _lacks_writing(path: str, scene: Scene) -> list[Lack]:
     if not os.access(above, os.W_OK):
         return []
     if above in {scene.user, "/"}:  # granting all of that would be too much, so grant one folder in it
-        return [Lack(f"filesystem:write:{_written(path, scene)}", path, is_file)]
-    return [Lack(f"filesystem:write:{_written(above, scene)}")]
+        return [MissingGrant(f"filesystem:write:{_written(path, scene)}", path, is_file)]
+    return [MissingGrant(f"filesystem:write:{_written(above, scene)}")]
 
 
 def _readable(profile: Profile) -> tuple[str, ...]:

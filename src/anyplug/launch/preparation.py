@@ -13,13 +13,13 @@ from anyplug.launch.surroundings import Provisions
 from anyplug.model.errors import CallError, NotApproved
 from anyplug.model.types import Plugin
 from anyplug.runtime import thread_lanes
-from anyplug.secrets.redaction import Secrecies
+from anyplug.secrets.redaction import Redactions
 
 
 class Preparation:
     """Sets plugins up and approves them."""
 
-    def __init__(self, catalog: Catalog, provisions: Provisions, secrecies: Secrecies) -> None:
+    def __init__(self, catalog: Catalog, provisions: Provisions, secrecies: Redactions) -> None:
         self._catalog = catalog
         self._provisions = provisions
         self._secrecies = secrecies

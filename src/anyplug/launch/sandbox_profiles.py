@@ -74,7 +74,7 @@ class Allowances:
         data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
         others = self._plugin_folders() - {plugin.path, plugin.found_at}
         configured = with_values(others)
-        place = profiles.Place(
+        place = profiles.Locations(
             plugin=self._own_place(plugin, purpose),
             data=data,
             cache=home.cache(plugin),
@@ -245,7 +245,7 @@ def with_values(folders: frozenset[str]) -> tuple[str, ...]:
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
-def _behind_keys(place: profiles.Place) -> list[str]:
+def _behind_keys(place: profiles.Locations) -> list[str]:
     """Return the targets of links among the user's keys that are in the user's folders: some keep keys elsewhere."""
     folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
     tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
@@ -326,7 +326,7 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
     return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
 
 
-def _without_hidden_roots(drawn: Profile, place: profiles.Place, exact: tuple[str, ...]) -> Profile:
+def _without_hidden_roots(drawn: Profile, place: profiles.Locations, exact: tuple[str, ...]) -> Profile:
     """Remove folders that a grant of all files opens, but that are in a hidden one: the host may run anywhere."""
     hidden = tuple(f"{os.path.realpath(path)}/" for path in drawn.hidden)
     roots = {path: os.path.realpath(path) for path in (place.user, *profiles.USERS_FOLDERS, place.project) if path}
@@ -345,7 +345,7 @@ def _is_in_project(grant: str) -> bool:
 
 
 def _followed(
-    granted: tuple[str, ...], place: profiles.Place
+    granted: tuple[str, ...], place: profiles.Locations
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Resolve links in granted paths; return the grants with their targets, these paths, and the misled grants.
 

@@ -90,7 +90,7 @@ class Room:
         return profile is None or profile.private_tmp or not {"/", SHARED_TMP[0]}.isdisjoint(profile.writable)
 
 
-class Confinement:
+class Rooms:
     """The rooms of one host."""
 
     def __init__(

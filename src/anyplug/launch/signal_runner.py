@@ -15,7 +15,7 @@ import msgspec
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.home.settings import Home
-from anyplug.launch.sandbox_rooms import Confinement
+from anyplug.launch.sandbox_rooms import Rooms
 from anyplug.model.errors import AnyplugError
 from anyplug.model.types import Plugin
 from anyplug.policy.paths import FOLDER
@@ -36,7 +36,7 @@ class SignalRuns:
         self._home = home
         self._runner = runner
         self._is_own = runner is None
-        self._sandboxes: OrderedDict[str, Confinement] = OrderedDict()  # by project; most recently used last
+        self._sandboxes: OrderedDict[str, Rooms] = OrderedDict()  # by project; most recently used last
 
     async def __call__(self, program: Program, project: str = "", *, unconfined: bool = False) -> Finished:
         """Run one signal to its end; `unconfined`: even without a sandbox."""
@@ -66,12 +66,12 @@ class SignalRuns:
         if self._is_own and self._runner is not None:
             self._runner.close()
 
-    async def _sandbox(self, project: str, runner: Runner, variables: dict[str, str]) -> Confinement:
+    async def _sandbox(self, project: str, runner: Runner, variables: dict[str, str]) -> Rooms:
         settings = self._home.read_settings()
         sandbox = self._sandboxes.get(project)
         if sandbox is None:
             # A project's policies run as they are: `policy.accepted_copies` compares them with what a person accepted.
-            sandbox = Confinement(
+            sandbox = Rooms(
                 self._home,
                 settings,
                 runner.guard,

@@ -21,7 +21,7 @@ from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
 from anyplug.launch import code_above, desktop, file_arguments, run_files
 from anyplug.launch.own_folder import OwnFolders
-from anyplug.launch.sandbox_rooms import Confinement, Room
+from anyplug.launch.sandbox_rooms import Room, Rooms
 from anyplug.model import permissions
 from anyplug.model.errors import NotApproved, Unavailable
 from anyplug.model.types import Call, File, Plugin, Result
@@ -30,7 +30,7 @@ from anyplug.runtime.processes.program import Finished, Program, Purpose, Receip
 from anyplug.runtime.processes.toolchain import link_programs
 from anyplug.runtime.runner import Runner
 from anyplug.secrets import env_vars
-from anyplug.secrets.redaction import Secrecies
+from anyplug.secrets.redaction import Redactions
 
 if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
@@ -93,7 +93,7 @@ class Provisions:
         self,
         catalog: Catalog,
         runner: Runner,
-        secrecies: Secrecies,
+        secrecies: Redactions,
         users: Users,
         *,
         project: str,
@@ -106,7 +106,7 @@ class Provisions:
         """
         self._catalog = catalog
         self._runner = runner
-        self._confinement = Confinement(
+        self._confinement = Rooms(
             catalog.home,
             catalog.settings,
             runner.guard,

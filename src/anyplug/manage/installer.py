@@ -18,7 +18,7 @@ from anyplug.home.location import make_private
 from anyplug.manage import carry_over, plugin_sources, staging
 from anyplug.manage.carry_over import Inheritance
 from anyplug.manage.leftover_data import Leftovers
-from anyplug.manage.plugin_sources import Brought, Source
+from anyplug.manage.plugin_sources import Fetched, Source
 from anyplug.model import hints
 from anyplug.model.errors import InstallError
 from anyplug.model.types import Plugin
@@ -273,7 +273,7 @@ class Installer:
         """Remove what killed processes left; return the paths of plugins whose previous version was restored."""
         return staging.tidy(self._home.plugins, lambda path: record.at if (record := self._origin(path)) else None)
 
-    def _validated(self, source: Source, folder: str) -> tuple[Brought, Plugin]:
+    def _validated(self, source: Source, folder: str) -> tuple[Fetched, Plugin]:
         """Fetch the source and read it, in a folder with the plugin's own name."""
         origin, commit = plugin_sources.find(source, folder)
         found = self._catalog.read(origin, origin)
@@ -354,7 +354,7 @@ def _named_files(plugin: Plugin) -> list[str]:
     return [*named, *registry.named_files(plugin)]
 
 
-def _record(source: Source, brought: Brought, plugin: Plugin) -> Install:
+def _record(source: Source, brought: Fetched, plugin: Plugin) -> Install:
     kept = msgspec.structs.replace(source, location=source.lasting_location)
     hashes = carry_over.hashes(plugin.path)
     for name in hashes:

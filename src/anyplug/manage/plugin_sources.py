@@ -87,7 +87,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         return self.location.startswith(SCHEMES)
 
 
-class Brought(msgspec.Struct, frozen=True):
+class Fetched(msgspec.Struct, frozen=True):
     """The contents of the staging folder."""
 
     folder: str
@@ -150,7 +150,7 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
 
 def bring(
     origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
-) -> Brought:
+) -> Fetched:
     """Copy a folder into the staging folder, without `left` except for what is `needed`; raises InstallError.
 
     If a file in a virtual environment or among installed modules is needed, all of that is copied.
@@ -178,7 +178,7 @@ def bring(
         for name in sorted(MODULES)
         if os.path.isdir(os.path.join(origin, name)) and not os.path.lexists(os.path.join(folder, name))
     )
-    return Brought(folder, commit, left_config, left_modules)
+    return Fetched(folder, commit, left_config, left_modules)
 
 
 def _clone(source: Source, target: str) -> str:

@@ -27,7 +27,7 @@ from anyplug.model.types import Call, Note, NotesCleared, Plugin, Result, SlashS
 from anyplug.peers.notices import Notice, Notices, PanelChanged, unheard
 from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
-from anyplug.peers.subscribers import Audience
+from anyplug.peers.subscribers import Subscribers
 
 DEEPEST_CALL = 4  # tools that call tools, as in zot
 MOST_ASKED = 256  # running calls of one extension; beyond that it gets an error, and may try again later
@@ -37,7 +37,7 @@ RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools t
 RunCall = Callable[[Plugin, str, dict[str, Any], Call | None, tuple[str, ...]], Awaitable[Result]]
 
 
-class Live:
+class EventDelivery:
     """Delivers events to extensions, and extensions' messages to listeners."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Live:
         self._reloads: list[anyio.Event] = []  # one for each plugin that asked for a reload which has not ended
         self._notices = notices
         self._log = log
-        self._hearers = Audience(peers, lambda peer, event: event in peer.events)
+        self._hearers = Subscribers(peers, lambda peer, event: event in peer.events)
         self.panels = Panels(self._panel_changed)
         peers.report_to(self._said)
 

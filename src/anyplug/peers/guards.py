@@ -25,7 +25,7 @@ from anyplug.model import json_values, permissions
 from anyplug.model.schema import violations
 from anyplug.model.types import Call, Plugin
 from anyplug.peers.peer_set import Peers
-from anyplug.peers.slot import Place
+from anyplug.peers.slot import Slot
 from anyplug.runtime.session.session import NotSent, PeerGone
 
 Rewrite = Callable[[GuardAnswer, Any], Any]  # raises BadAnswer
@@ -239,7 +239,7 @@ class Guards:
             return nullcontext()
         return self._turns.setdefault((guard.path, caller), anyio.Semaphore(ASKED_AT_ONCE))
 
-    async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Place | None:
+    async def _hear_out(self, key: tuple[str, str], event: str, asker: str, until: float) -> Slot | None:
         """Wait until a guard is running and has said whether it guards an event; return its place.
 
         The wait ends at `until` in any case; what it has said by then is stored, so that the wait is not repeated. The
@@ -258,7 +258,7 @@ class Guards:
             self._peers.note_offer(place, place.peer)
         return place
 
-    def _is_awaited(self, place: Place, event: str) -> bool:
+    def _is_awaited(self, place: Slot, event: str) -> bool:
         peer = place.on_duty
         if peer is None:
             return place.is_coming_up and (event in place.guarded or _is_unheard(place))
@@ -269,10 +269,10 @@ class Guards:
         # A guard with tools has most likely registered everything, ready or not.
         return not (place.has_said_all or peer.offer.tools)
 
-    def _may_decide(self, place: Place, event: str) -> bool:
+    def _may_decide(self, place: Slot, event: str) -> bool:
         return not _is_guard(place.plugin) or may_decide(self._granted(place.plugin), event)
 
-    def _ungranted(self, place: Place, event: str, value: Any, *, may_block: bool) -> "_Word | None":
+    def _ungranted(self, place: Slot, event: str, value: Any, *, may_block: bool) -> "_Word | None":
         """Refuse if a required guard lacks the grant; None if it is simply not asked."""
         name, peer = place.plugin.name, place.on_duty
         is_relied_on = may_block and name in self._relied_on
@@ -285,7 +285,7 @@ class Guards:
             return _Word(name, value, block=why, is_missing=True, cure=_granting(name, needed))
         return None if may_block else _missing(name, value, f"{why} (`anyplug grant {name} {needed}`)")
 
-    def _missed(self, place: Place, event: str) -> str:
+    def _missed(self, place: Slot, event: str) -> str:
         """Return why a guard is unavailable for an event; empty if the event does not concern it."""
         name = place.plugin.name
         if not (place.guards(event) if name in self._required else event in place.guarded):
@@ -411,7 +411,7 @@ def _short(reason: str) -> str:
     return reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
 
 
-def _is_unheard(place: Place) -> bool:
+def _is_unheard(place: Slot) -> bool:
     """Return whether it is unknown what an extension guards; plugins of other formats guard nothing."""
     return _is_guard(place.plugin) and not place.is_known
 
@@ -421,7 +421,7 @@ def _is_guard(plugin: Plugin) -> bool:
     return permissions.GUARD in plugin.permissions
 
 
-def _concerns(place: Place, event: str) -> bool:
+def _concerns(place: Slot, event: str) -> bool:
     """Return whether a place guards an event, or did, or may yet say so."""
     peer = place.on_duty
     if event in place.guarded:

@@ -20,9 +20,9 @@ from anyplug.launch.surroundings import Start
 from anyplug.model.errors import StoreError, Unavailable
 from anyplug.model.types import Offer, Plugin
 from anyplug.model.untrusted_text import clean_offer
-from anyplug.peers.slot import Place, Wanted
-from anyplug.peers.supervisor import Upkeep
-from anyplug.secrets.redaction import Secrecy
+from anyplug.peers.slot import Slot, Wanted
+from anyplug.peers.supervisor import Supervisor
+from anyplug.secrets.redaction import Redaction
 
 HEAR_S = 10.0  # for those that must start first, and then have their time to become ready
 HEAR_STEP_S = 0.05
@@ -38,7 +38,7 @@ class Peers:
         catalog: Catalog,
         *,
         start: Callable[[Plugin], Awaitable[Start]],
-        secrecy: Callable[[Plugin], Secrecy],
+        secrecy: Callable[[Plugin], Redaction],
         tasks: anyio.abc.TaskGroup,
         changed: Callable[[], None],
         greeting: Greeting,
@@ -53,13 +53,15 @@ class Peers:
         self._store = catalog.store
         self._approvals = catalog.approvals
         self._tell = tell
-        self._upkeep = Upkeep(catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting, tell=tell)
+        self._upkeep = Supervisor(
+            catalog, self, start=start, secrecy=secrecy, tasks=tasks, greeting=greeting, tell=tell
+        )
         self._secrecy = secrecy
         self._tasks = tasks
         self._changed = changed
         self._said: Said = _unheard
-        self._places: dict[tuple[str, str], Place] = {}
-        self._leaving: dict[tuple[str, str], Place] = {}  # leaving, or already gone
+        self._places: dict[tuple[str, str], Slot] = {}
+        self._leaving: dict[tuple[str, str], Slot] = {}  # leaving, or already gone
         self._is_over = False  # the host is ending, and nothing is started any more
         self.roll = 0  # grows whenever a process starts, ends or registers something
 
@@ -77,16 +79,16 @@ class Peers:
         """The keys of all places, in load order; `at` returns the present place."""
         return list(self._places)
 
-    def at(self, key: tuple[str, str]) -> Place | None:
+    def at(self, key: tuple[str, str]) -> Slot | None:
         """Return a place, if it still exists."""
         return self._places.get(key)
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[Slot]:
         """All places, whether their process is running or not, in load order."""
         return list(self._places.values())
 
-    def of(self, plugin: Plugin) -> list[Place]:
+    def of(self, plugin: Plugin) -> list[Slot]:
         """Return the places of a plugin's processes."""
         found = (self._places.get((plugin.path, process)) for process in plugin.processes)
         return [place for place in found if place is not None]
@@ -119,7 +121,7 @@ class Peers:
         before, self._places = self._places, {}
         going = {key: place for key, place in self._leaving.items() if not place.over.is_set()}
         self.roll += 1
-        begun: list[Place] = []
+        begun: list[Slot] = []
         for one in [] if self._is_over else wanted:  # a load may still have been running when the host ended
             known = offers.stored(self._store, one.plugin, one.digest)
             for process in one.plugin.processes:
@@ -128,7 +130,7 @@ class Peers:
                 if place is not None and place.is_for(one) and not renew(one.plugin):
                     del before[key]
                 else:
-                    place = Place(one, process, known.get(process), place or going.get(key))
+                    place = Slot(one, process, known.get(process), place or going.get(key))
                     if not place.guarded and not place.is_known:
                         place.guarded = frozenset(self._last_offer(one.plugin, process).intercepts)
                 if place.is_unused and (one.at_once or self._must_run(place)):  # also if it has become required since
@@ -192,7 +194,7 @@ class Peers:
             )
         return place.peer
 
-    async def _came_up(self, plugin: Plugin, process: str) -> Place:
+    async def _came_up(self, plugin: Plugin, process: str) -> Slot:
         """Return the place of a process once it is running, or failed to start; raises Unavailable if there is none.
 
         A place that was replaced meanwhile is returned as it is.
@@ -212,7 +214,7 @@ class Peers:
             await place.settled.wait()
         return place
 
-    async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Place]:
+    async def look_in(self, plugin: Plugin, *, retry: bool) -> list[Slot]:
         """Return a plugin's places once their state is known: idle ones are started, none is waited for twice.
 
         `retry`: also start what failed earlier and is not retried by itself.
@@ -242,17 +244,17 @@ class Peers:
             for place in places:
                 tasks.start_soon(self._leave, place, at_once)
 
-    async def _leave(self, place: Place, at_once: bool) -> None:
+    async def _leave(self, place: Slot, at_once: bool) -> None:
         while not at_once and place.peer is not None and place.may_offer_more and self._is_pinned_by_this_run(place):
             await anyio.sleep(HEAR_STEP_S)
         await self._upkeep.end(place)
 
-    def _is_pinned_by_this_run(self, place: Place) -> bool:
+    def _is_pinned_by_this_run(self, place: Slot) -> bool:
         pins = self._approvals.pins(place.plugin)
         pinned = pins.processes.get(place.process) if pins is not None else None
         return pinned is not None and pinned.run == place.run
 
-    def note_offer(self, place: Place, peer: Peer) -> None:
+    def note_offer(self, place: Slot, peer: Peer) -> None:
         """Store what a peer registered, and report the change."""
         had_said_all = place.has_said_all
         place.take(clean_offer(self._secrecy(place.plugin).offer(peer.offer)))
@@ -264,7 +266,7 @@ class Peers:
         self._pin(place, is_starting=not peer.has_said_all)
         self._changed()
 
-    def _pin(self, place: Place, *, is_starting: bool) -> None:
+    def _pin(self, place: Slot, *, is_starting: bool) -> None:
         """Pin what models read of a process that was just approved."""
         if place.plugin.explicit or place.offer is None:
             return
@@ -291,7 +293,7 @@ class Peers:
         """Return what it offered in its last run, with any digest."""
         return offers.stored(self._store, plugin, "").get(process, Offer())
 
-    def _must_run(self, place: Place) -> bool:
+    def _must_run(self, place: Slot) -> bool:
         """Return whether it must run although its tools are not needed: it observes events, or may.
 
         One that has not registered everything may yet say so; one with tools most likely does not, unless it is

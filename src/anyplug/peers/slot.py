@@ -27,10 +27,10 @@ class Wanted(msgspec.Struct, frozen=True):
     at_once: bool = True  # False: only when first needed, if its offer is known
 
 
-class Place:
-    """The place of one process."""
+class Slot:
+    """The slot of one process."""
 
-    def __init__(self, wanted: Wanted, process: str, offer: Offer | None, replaced: "Place | None") -> None:
+    def __init__(self, wanted: Wanted, process: str, offer: Offer | None, replaced: "Slot | None") -> None:
         """`offer` is what this digest offered in its last run."""
         self.plugin = wanted.plugin
         self.digest = wanted.digest
@@ -47,7 +47,7 @@ class Place:
         self.over = anyio.Event()  # its task has ended, and with it the process
         # What must end first: a process that has not ended yet may itself wait for others.
         replaces = (replaced, *replaced.before) if replaced else ()
-        self.before: tuple[Place, ...] = tuple(place for place in replaces if not place.over.is_set())
+        self.before: tuple[Slot, ...] = tuple(place for place in replaces if not place.over.is_set())
         self.peer: Peer | None = None
         self.session: Session | None = None  # of the present run, else of the last one
         self.run = ""  # a name for the present run, else for the last one

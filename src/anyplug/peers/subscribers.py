@@ -6,7 +6,7 @@ from typing import Any
 from anyplug.peers.peer_set import Peers
 
 
-class Audience:
+class Subscribers:
     """The running peers that an event concerns, cached until one starts, ends or registers something."""
 
     def __init__(self, peers: Peers, concerns: Callable[[Any, str], bool]) -> None:

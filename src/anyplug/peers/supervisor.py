@@ -23,9 +23,9 @@ from anyplug.home.settings import Settings
 from anyplug.launch.surroundings import Start
 from anyplug.model.errors import AnyplugError, CallError, NotEnforceable
 from anyplug.model.types import Plugin
-from anyplug.peers.slot import Place
+from anyplug.peers.slot import Slot
 from anyplug.runtime.session.session import PeerGone
-from anyplug.secrets.redaction import Secrecy
+from anyplug.secrets.redaction import Redaction
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
 STEADY_S = 60.0  # a run of this length resets the count of crashes
@@ -46,7 +46,7 @@ class Watcher(Protocol):
         """Report that what can be called may have changed."""
         ...
 
-    def note_offer(self, place: Place, peer: Peer) -> None:
+    def note_offer(self, place: Slot, peer: Peer) -> None:
         """Record that a peer's offer changed."""
         ...
 
@@ -55,7 +55,7 @@ class Watcher(Protocol):
         ...
 
 
-class Upkeep:
+class Supervisor:
     """Keeps the processes of one host running. Its tasks live in the host's task group."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Upkeep:
         watcher: Watcher,
         *,
         start: Callable[[Plugin], Awaitable[Start]],
-        secrecy: Callable[[Plugin], Secrecy],
+        secrecy: Callable[[Plugin], Redaction],
         tasks: anyio.abc.TaskGroup,
         greeting: Greeting,
         tell: Callable[[str], None],
@@ -86,19 +86,19 @@ class Upkeep:
         """Use new settings for future starts."""
         self._settings = settings
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: Slot) -> None:
         """Start the process of a place, and keep it running."""
         place.begin()
         self._tasks.start_soon(self._keep_up, place)
 
-    async def retire(self, place: Place) -> None:
+    async def retire(self, place: Slot) -> None:
         """Let a place's calls end, for a limited time, and then the process."""
         with anyio.move_on_after(DRAIN_S):
             while place.is_busy:
                 await anyio.sleep(DRAIN_STEP_S)
         await self.end(place)
 
-    async def end(self, place: Place) -> None:
+    async def end(self, place: Slot) -> None:
         """End a place's process now."""
         place.scope.cancel()
         with anyio.CancelScope(shield=True):
@@ -106,7 +106,7 @@ class Upkeep:
                 await place.over.wait()
         place.empty()
 
-    async def _keep_up(self, place: Place) -> None:
+    async def _keep_up(self, place: Slot) -> None:
         """Run the process of a place, again and again, until it is retired, given up or not needed."""
         try:
             with place.scope:
@@ -135,7 +135,7 @@ class Upkeep:
             place.over.set()
             place.settled.set()
 
-    async def _pause(self, place: Place, attempt: anyio.Event) -> None:
+    async def _pause(self, place: Slot, attempt: anyio.Event) -> None:
         """Wait before the next attempt, if there is one."""
         if place.health != "restarting":
             place.settled.set()
@@ -145,7 +145,7 @@ class Upkeep:
         await anyio.sleep(PAUSES_S[place.crashes - 1])
         place.restarts += 1
 
-    async def _run_once(self, place: Place) -> None:
+    async def _run_once(self, place: Slot) -> None:
         """Run a place's peer from its start to its end, and decide whether it is restarted."""
         began, ended = time.monotonic(), anyio.Event()
         start: Start | None = None
@@ -153,7 +153,7 @@ class Upkeep:
         came_up, how = False, STOPPED
         try:
             start = await self._start(place.plugin)
-            ear = _Ear(self._watcher, place, ended)
+            ear = _Reports(self._watcher, place, ended)
             peer = registry.peer(place.plugin, self._terms(place, start), ear)
             with self._telling_if_slow(place):
                 await peer.start()
@@ -175,7 +175,7 @@ class Upkeep:
         _decide(place, is_restarted=peer is None or peer.RESTARTS)
 
     @contextmanager
-    def _telling_if_slow(self, place: Place) -> Iterator[None]:
+    def _telling_if_slow(self, place: Slot) -> Iterator[None]:
         name = place.plugin.name
         said = f"{name} is still starting; `anyplug logs {name} -f` shows its output"
         timer = asyncio.get_running_loop().call_later(SLOW_S, self._tell, said)
@@ -184,7 +184,7 @@ class Upkeep:
         finally:
             timer.cancel()
 
-    async def _stay_up(self, place: Place, peer: Peer, ended: anyio.Event) -> str:
+    async def _stay_up(self, place: Slot, peer: Peer, ended: anyio.Event) -> str:
         """Keep a started peer in its place until it ends, or should end; return how it ended."""
         try:
             place.fill(peer)
@@ -201,7 +201,7 @@ class Upkeep:
         place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
         return f"ended: {peer.gone.reason}"
 
-    def _explain(self, place: Place, start: Start | None, error: AnyplugError) -> None:
+    def _explain(self, place: Slot, start: Start | None, error: AnyplugError) -> None:
         """Store why a peer did not start, with the grant that it seems to lack, and its secrets masked."""
         place.refusal = error if isinstance(error, NotEnforceable) else None
         if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
@@ -209,7 +209,7 @@ class Upkeep:
         self._secrecy(place.plugin).error(error)
         place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
 
-    def _log_end(self, place: Place, peer: Peer, how: str) -> None:
+    def _log_end(self, place: Slot, peer: Peer, how: str) -> None:
         """Log how a run ended, in one line; its own output is above."""
         session = getattr(peer, "session", None)  # it may have been stopped before it had one
         if how == STOPPED and session is not None and session.gone is not None:
@@ -217,7 +217,7 @@ class Upkeep:
         said = self._secrecy(place.plugin).text(how).partition("\n")[0]
         plugin_logs.append(self._home.log(place.plugin), f"{_label(place)} {said}", "")
 
-    def _terms(self, place: Place, start: Start) -> Terms:
+    def _terms(self, place: Slot, start: Start) -> Terms:
         plugin = place.plugin
         path = self._home.log(plugin)
         plugin_logs.append(path, f"starting {_label(place)}", "")
@@ -236,7 +236,7 @@ class Upkeep:
         )
 
 
-def _decide(place: Place, *, is_restarted: bool) -> None:
+def _decide(place: Slot, *, is_restarted: bool) -> None:
     """Decide what becomes of a place whose peer has ended, or did not start."""
     if place.refusal is not None:
         place.health = "given_up"  # trying again changes nothing
@@ -249,15 +249,15 @@ def _decide(place: Place, *, is_restarted: bool) -> None:
         place.health = "restarting"
 
 
-def _label(place: Place) -> str:
+def _label(place: Slot) -> str:
     """Name a place's process, for the log."""
     return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
 
 
-class _Ear:
+class _Reports:
     """Receives the reports of one run of a peer."""
 
-    def __init__(self, watcher: Watcher, place: Place, ended: anyio.Event) -> None:
+    def __init__(self, watcher: Watcher, place: Slot, ended: anyio.Event) -> None:
         self._watcher = watcher
         self._place = place
         self._ended = ended

@@ -25,7 +25,7 @@ from anyplug.policy.agent_events import read as read_event
 from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
 from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
 from anyplug.policy.policy_files import Source
-from anyplug.policy.policy_folders import Place
+from anyplug.policy.policy_folders import CupcakeCopy
 from anyplug.policy.policy_set import PolicySet
 from anyplug.rego.values.rego_errors import Fault, Location, RegoErrors
 
@@ -75,8 +75,10 @@ class Engine:
         self._run = run
         self._self_protection = self_protection
         self._signals = signals
-        self._places: dict[str, tuple[list[Place], float]] = {}  # by folder: where its policies are, and since when
-        self._kept: OrderedDict[tuple[Place, str, str], Kept] = OrderedDict()
+        self._places: dict[
+            str, tuple[list[CupcakeCopy], float]
+        ] = {}  # by folder: where its policies are, and since when
+        self._kept: OrderedDict[tuple[CupcakeCopy, str, str], Kept] = OrderedDict()
 
     async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
         """Decide about an event. Raises BadEvent if it is invalid, NoPolicies if nothing can be decided."""
@@ -97,7 +99,7 @@ class Engine:
         inquiry.changed = lambda arguments: self.inquire(agent, with_input(given, arguments), options)
         return inquiry
 
-    def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[Place]:
+    def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[CupcakeCopy]:
         """Find the policies that apply to an event, the nearest first. Raises NoPolicies if there are none."""
         if options.policy_dir:
             root = policy_files.of_policy_dir(os.path.join(options.cwd or os.getcwd(), options.policy_dir))
@@ -119,7 +121,7 @@ class Engine:
         names = (os.path.join("policies", harness), *policy_files.RULEBOOKS)
         return any(may_be_there(os.path.join(own, name)) for name in names)
 
-    def _found(self, cwd: str) -> list[Place]:
+    def _found(self, cwd: str) -> list[CupcakeCopy]:
         """Search upwards from a folder, no more often than the files are checked."""
         now = self._clock()
         known = self._places.get(cwd)
@@ -129,7 +131,7 @@ class Engine:
             known = self._places[cwd] = (policy_folders.around(cwd, self._home), now)
         return known[0]
 
-    def place(self, harness: str, place: Place, whole: str = "") -> Kept:
+    def place(self, harness: str, place: CupcakeCopy, whole: str = "") -> Kept:
         """Return the present policies of a place, with the user's own in `whole`. Raises NoPolicies."""
         key = (place, harness, whole)
         kept = self._kept.get(key)
@@ -172,7 +174,7 @@ class Engine:
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else policy_files.global_folder()
 
 
-def _load(kept: Kept, place: Place, harness: str, whole_root: str, home: str) -> None:
+def _load(kept: Kept, place: CupcakeCopy, harness: str, whole_root: str, home: str) -> None:
     """Read a place; if it is now invalid, keep the previous state, or else what a person accepted."""
     source = policy_files.read(place.root, harness)
     whole = policy_files.read_own(whole_root, harness) if whole_root else None

@@ -45,13 +45,13 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 RecordDecision = Callable[[Decided], str]  # returns a warning if it could not be recorded
 
 
-def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "Desk":
+def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "EvalRequests":
     """Return a desk for these settings; `record` writes decisions to the audit, `run` runs signals."""
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
-    return Desk(engine, Recordings(home, settings.record_days), record)
+    return EvalRequests(engine, Recordings(home, settings.record_days), record)
 
 
-class Desk:
+class EvalRequests:
     """Handles requests with one engine."""
 
     def __init__(

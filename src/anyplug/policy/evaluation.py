@@ -257,7 +257,7 @@ class Inquiry:
         refused = self._refused()
         record = self.loaded.acceptance.record if self.loaded.acceptance is not None else None
         errands = [
-            signals.Errand(
+            signals.SignalRequest(
                 signal=signal,
                 folder=self._folder(source),
                 project="" if source.is_global else source.project,

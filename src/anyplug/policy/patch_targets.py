@@ -36,7 +36,7 @@ NOTHING: Final = "/dev/null"
 BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
-class Touch(msgspec.Struct, frozen=True):
+class PatchedFile(msgspec.Struct, frozen=True):
     """What a patch does to one file."""
 
     path: str
@@ -45,7 +45,7 @@ class Touch(msgspec.Struct, frozen=True):
     after: str = ""  # the added lines
 
 
-def touches(patch: str) -> list[Touch]:
+def touches(patch: str) -> list[PatchedFile]:
     """List the files that a patch touches. It is parsed in each way: a line of one kind could hide another."""
     lines = _lines(patch)
     strict = _marked(lines)
@@ -70,7 +70,7 @@ class _Open:
     """The file that the present lines of a patch are about."""
 
     def __init__(self) -> None:
-        self.found: list[Touch] = []
+        self.found: list[PatchedFile] = []
         self.path = ""
         self._action: Action = "update"
         self._gone: list[str] = []
@@ -78,7 +78,7 @@ class _Open:
 
     def next(self, path: str, action: Action) -> None:
         if self.path:
-            self.found.append(Touch(self.path, self._action, "\n".join(self._gone), "\n".join(self._come)))
+            self.found.append(PatchedFile(self.path, self._action, "\n".join(self._gone), "\n".join(self._come)))
         self.path, self._action, self._gone, self._come = path, action, [], []
 
     def becomes(self, action: Action) -> None:
@@ -90,35 +90,35 @@ class _Open:
         elif line.startswith("+"):
             self._come.append(line[1:])
 
-    def end(self) -> list[Touch]:
+    def end(self) -> list[PatchedFile]:
         self.next("", "update")
         return self.found
 
 
-def _marked(lines: list[str], *, is_tolerant: bool = False) -> list[Touch]:
+def _marked(lines: list[str], *, is_tolerant: bool = False) -> list[PatchedFile]:
     open_ = _Open()
     for line in lines:
         head = next((head for head in HEADS if line.startswith(head)), "")
         if head:
             open_.next(_path(line[len(head) :]), HEADS[head])
         elif line.startswith(MOVE):
-            open_.found.append(Touch(_path(line[len(MOVE) :]), "move"))
+            open_.found.append(PatchedFile(_path(line[len(MOVE) :]), "move"))
         elif is_tolerant and (found := _HEAD.match(line)):
             open_.next(_path(found[2]), HEADS[f"*** {found[1].capitalize()} File:"])
         elif is_tolerant and (found := _MOVE.match(line)):
-            open_.found.append(Touch(_path(found[1]), "move"))
+            open_.found.append(PatchedFile(_path(found[1]), "move"))
         else:
             open_.take(line)
     return [each for touch in open_.end() for each in _as_read(touch)]
 
 
-def _as_read(touch: Touch) -> list[Touch]:
+def _as_read(touch: PatchedFile) -> list[PatchedFile]:
     """Return a file by each name that it may have: some tools read a path up to a colon."""
     short = _path(touch.path.partition(":")[0])
     return [touch] if short in {"", touch.path} else [touch, msgspec.structs.replace(touch, path=short)]
 
 
-def _unified(lines: list[str]) -> list[Touch]:
+def _unified(lines: list[str]) -> list[PatchedFile]:
     open_ = _Open()
     for line in lines:
         if line.startswith("--- "):
@@ -134,19 +134,19 @@ def _unified(lines: list[str]) -> list[Touch]:
     return open_.end()
 
 
-def _said_by_git(lines: list[str]) -> list[Touch]:
+def _said_by_git(lines: list[str]) -> list[PatchedFile]:
     """List the files in git's own headers: files that are only moved or removed have no others."""
-    found: dict[str, Touch] = {}
+    found: dict[str, PatchedFile] = {}
     actions: dict[str, Action] = {"rename from": "delete", "rename to": "move", "copy to": "move"}
     last = ""
     for line in lines:
         if named := _GIT_FILES.fullmatch(line):
             last = _path(named[2])
-            found |= {path: Touch(path, "update") for path in (_path(named[1]), last)}
+            found |= {path: PatchedFile(path, "update") for path in (_path(named[1]), last)}
         elif moved := _GIT_MOVE.fullmatch(line):
-            found[moved[2]] = Touch(moved[2], actions[moved[1]])
+            found[moved[2]] = PatchedFile(moved[2], actions[moved[1]])
         elif last and line.startswith("deleted file mode"):
-            found[last] = Touch(last, "delete")
+            found[last] = PatchedFile(last, "delete")
     return list(found.values())
 
 

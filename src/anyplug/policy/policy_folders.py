@@ -19,7 +19,7 @@ DATABASE: Final = "anyplug.db"
 CURE: Final = "make that folder writable for yourself"
 
 
-class Place(NamedTuple):
+class CupcakeCopy(NamedTuple):
     """A `.cupcake`, which may no longer exist, and the folder of one copy of it."""
 
     root: str
@@ -37,10 +37,10 @@ class Place(NamedTuple):
         return self.is_lost or any(may_be_there(os.path.join(root, "policies", harness)) for root in roots)
 
 
-def around(start: str, home: str = "") -> list[Place]:
+def around(start: str, home: str = "") -> list[CupcakeCopy]:
     """Find what decides about a folder; with `home`, also what was accepted and is gone now."""
     known = _known(home)
-    found: dict[tuple[str, str], Place] = {}
+    found: dict[tuple[str, str], CupcakeCopy] = {}
     for folder in dict.fromkeys((*_upwards(os.path.abspath(start)), *_upwards(os.path.realpath(start)))):
         for place in _of(os.path.join(folder, FOLDER), home, known):
             if place.copy in known.values() or os.path.isdir(place.root):
@@ -48,7 +48,7 @@ def around(start: str, home: str = "") -> list[Place]:
     return list(found.values())
 
 
-def of(root: str, home: str = "") -> list[Place]:
+def of(root: str, home: str = "") -> list[CupcakeCopy]:
     """Return one `.cupcake` with each copy of it: there are two if its folder was replaced by a link."""
     return _of(root, home, _known(home))
 
@@ -94,13 +94,13 @@ def forget(home: str, project: str) -> None:
             raise StoreError(f"cannot write to {beside}: {error.strerror}", CURE) from error
 
 
-def _of(root: str, home: str, known: dict[str, str]) -> list[Place]:
+def _of(root: str, home: str, known: dict[str, str]) -> list[CupcakeCopy]:
     if not home:
-        return [Place(root)]
+        return [CupcakeCopy(root)]
     own = keys(os.path.dirname(root))
     copies = dict.fromkeys(known[key] for key in own if key in known)
-    found = [Place(root, copy, is_lost=not os.path.isdir(copy)) for copy in copies]
-    return found or [Place(root, os.path.join(home, ACCEPTED, own[0]))]
+    found = [CupcakeCopy(root, copy, is_lost=not os.path.isdir(copy)) for copy in copies]
+    return found or [CupcakeCopy(root, os.path.join(home, ACCEPTED, own[0]))]
 
 
 def _known(home: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Answers(msgspec.Struct, frozen=True):
     outer: tuple[Any, ...] = ()  # the same for parent folders, each Answers or None
 
 
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
+class SignalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A signal that may run: where, and in whose sandbox."""
 
     signal: Signal
@@ -48,14 +48,14 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ask(
-    errands: Iterable[Errand], document: dict[str, Any], environment: Mapping[str, str], run: RunSignal
+    errands: Iterable[SignalRequest], document: dict[str, Any], environment: Mapping[str, str], run: RunSignal
 ) -> Answers:
     """Run signals concurrently, each within its time."""
     values: dict[str, Any] = {}
     troubles: dict[str, str] = {}
     stdin = msgspec.json.encode(document)
 
-    async def one(errand: Errand) -> None:
+    async def one(errand: SignalRequest) -> None:
         signal = errand.signal
         program = Program(
             argv=("/bin/sh", "-c", signal.command),

@@ -22,7 +22,7 @@ MOST_WATCHED = 10_000  # paths; beyond that all watches are dropped: the kernel 
 CHUNK = 65_536  # bytes of events read at once
 
 
-class Stir:
+class PathWatch:
     """Watches paths from the moment they are added."""
 
     def __init__(self) -> None:

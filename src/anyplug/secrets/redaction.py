@@ -25,7 +25,7 @@ MOST = 100  # values per plugin; a tool that gets a new token in each call must 
 STEADY_NS = 50_000_000  # a file modified more recently than this may change again without a new timestamp
 
 
-class Secrecy:
+class Redaction:
     """The secrets of one plugin."""
 
     def __init__(self, plugin: Plugin, granted: tuple[str, ...], secrets: Secrets) -> None:
@@ -142,18 +142,18 @@ def _declared(plugin: Plugin) -> Iterator[tuple[str, str]]:
         yield from endpoint.headers.items()
 
 
-class Secrecies:
+class Redactions:
     """The secrets of each plugin of a host."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
-        self._known: dict[str, Secrecy] = {}
+        self._known: dict[str, Redaction] = {}
 
-    def of(self, plugin: Plugin, granted: tuple[str, ...] | None = None) -> Secrecy:
+    def of(self, plugin: Plugin, granted: tuple[str, ...] | None = None) -> Redaction:
         """Return a plugin's secrets; `granted` is what it may use from now on."""
         known = self._known.get(plugin.path)
         if known is None:
-            known = self._known[plugin.path] = Secrecy(plugin, granted or (), self._secrets)
+            known = self._known[plugin.path] = Redaction(plugin, granted or (), self._secrets)
             known.look()
         elif known.plugin.config is not plugin.config or (granted is not None and known.granted is not granted):
             known.plugin = plugin

@@ -8,7 +8,7 @@ import pytest
 import mcp_clients
 import zot_folders
 from anyplug.frontends.mcp import json_lines
-from anyplug.frontends.mcp.fast_path import Lane
+from anyplug.frontends.mcp.fast_path import FastPath
 from conditions import until
 from mcp_clients import HELLO, last, lines, modern, request
 
@@ -126,14 +126,14 @@ async def conversation(host, steps, *, is_fast):
 @pytest.mark.parametrize("steps", [older, newer])
 async def test_nobody_can_tell_who_answered(zot, host, steps, monkeypatch):
     taken = []
-    takes = Lane.takes
+    takes = FastPath.takes
 
     def counted(lane, line):
         answer = takes(lane, line)
         taken.append(answer)
         return answer
 
-    monkeypatch.setattr(Lane, "takes", counted)
+    monkeypatch.setattr(FastPath, "takes", counted)
     async with host(zot("kit", SCRIPT)) as up:
         fast = await conversation(up, steps(), is_fast=True)
         slow = await conversation(up, steps(), is_fast=False)

@@ -15,7 +15,7 @@ import plugin_folders
 from anyplug.policy import accepted_copies, self_protection
 from anyplug.policy.agent_events import read
 from anyplug.policy.engine import Engine
-from anyplug.policy.eval_requests import Desk
+from anyplug.policy.eval_requests import EvalRequests
 from anyplug.policy.shell import syntax
 from policy_projects import ask, bash, decision, event, policy, project, verdict
 from random_examples import at_most
@@ -183,7 +183,7 @@ async def test_an_error_of_our_own_is_a_refusal_with_its_reason(own, harness, mo
     project({"p": policy(f"{harness}.p", NO_PUBLISH)}, harness=harness, trust=False)
     monkeypatch.setattr(self_protection, "finding", lambda *_: os.stat("a\0b"))  # stands for any fault of ours
     asked = bash("npm publish") | {"tool_name": "Bash", "tool_input": {"command": "npm publish"}}
-    made = await Desk(Engine(own)).answer({"harness": harness, "event": asked}, cwd=os.getcwd())
+    made = await EvalRequests(Engine(own)).answer({"harness": harness, "event": asked}, cwd=os.getcwd())
     assert made["exit"] == 0
     assert made["verb"] == "deny"
     assert "embedded null byte" in json.dumps(made["decision"])

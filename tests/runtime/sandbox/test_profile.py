@@ -9,10 +9,10 @@ import plugin_folders
 from anyplug.model import protected_paths
 from anyplug.runtime.sandbox import macos, system_paths
 from anyplug.runtime.sandbox.enforcement import LAYERS, Enforcement
-from anyplug.runtime.sandbox.profile import Limits, Place, System, draw
+from anyplug.runtime.sandbox.profile import Limits, Locations, System, draw
 from rows import each_row
 
-PLACE = Place(
+PLACE = Locations(
     plugin="/u/.anyplug/plugins/p",
     data="/u/.anyplug/data/p",
     cache="/u/.anyplug/cache/p",
@@ -144,14 +144,16 @@ def test_grants_that_open_nothing_say_so():
 
 
 def test_who_writes_beside_itself_keeps_its_code():
-    place = Place(plugin="/p", data="/d", cache="/c", home="/h", user="/u", writes_beside_itself=True, code=("/p/run",))
+    place = Locations(
+        plugin="/p", data="/d", cache="/c", home="/h", user="/u", writes_beside_itself=True, code=("/p/run",)
+    )
     drawn = profile(place=place)
     assert "/p" in drawn.writable
     assert drawn.code == ("/p/run",)
 
 
 def test_other_places_of_plugins_are_hidden_too():
-    place = Place(plugin="/p", data="/d", cache="/c", home="/h", user="/u", others=("/u/.cyclopone",))
+    place = Locations(plugin="/p", data="/d", cache="/c", home="/h", user="/u", others=("/u/.cyclopone",))
     assert profile(place=place).hidden[:2] == ("/h", "/u/.cyclopone")
 
 
@@ -280,7 +282,7 @@ def test_for_a_mac_networks_are_as_narrow(granted, rules):
 
 
 def test_for_a_mac_paths_are_quoted_and_brackets_balance():
-    place = Place(plugin='/p"\\)(allow default', data="/d", cache="/c", home="/h", user="/u")
+    place = Locations(plugin='/p"\\)(allow default', data="/d", cache="/c", home="/h", user="/u")
     text = macos.text(profile("network", "network:unix", place=place))
     assert '(subpath "/p\\"\\\\)(allow default")' in text
     bare = re.sub(r'"(\\.|[^"\\])*"', "", text)

@@ -22,7 +22,7 @@ from anyplug.runtime.processes.program import Program
 from anyplug.runtime.sandbox import escape_test
 from anyplug.runtime.sandbox.enforcement import BROKER, LAYERS, NAMESPACES, NotEnforceable
 from anyplug.runtime.sandbox.linux import memory_and_disk, mounts
-from anyplug.runtime.sandbox.profile import Limits, Place, Profile
+from anyplug.runtime.sandbox.profile import Limits, Locations, Profile
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn, probe
 from anyplug.runtime.session.session import Session
 from conditions import until
@@ -318,8 +318,10 @@ async def test_a_plugin_that_writes_beside_itself_cannot_change_its_code(confine
         code = f"{plugin}/lib/a.py"
         with open(code, "w") as file:
             file.write("approved")
-        fields = {name: getattr(scene.place, name) for name in Place.__struct_fields__}
-        writing = escape_test.Scene(Place(**(fields | {"writes_beside_itself": True, "code": (code,)})), scene.facts)
+        fields = {name: getattr(scene.place, name) for name in Locations.__struct_fields__}
+        writing = escape_test.Scene(
+            Locations(**(fields | {"writes_beside_itself": True, "code": (code,)})), scene.facts
+        )
         one = Confined(writing, guard)
         try:
             finished = await one.sh(f"echo 1 > state.json && echo 2 > lib/state.json && echo fine; {attack}")

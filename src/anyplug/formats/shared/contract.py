@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # need an event loop, which reading plugins does not
     from anyio.abc import TaskGroup
 
     from anyplug.runtime.session.session import PeerGone, Session
-    from anyplug.secrets.redaction import Secrecy
+    from anyplug.secrets.redaction import Redaction
 
 
 class Folder(msgspec.Struct, frozen=True):
@@ -193,7 +193,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     spawn: Spawn
     tasks: "TaskGroup"  # the host's own; a failure in it ends the host
     log: Callable[[bytes], None]
-    secrecy: "Secrecy"  # masks the plugin's secrets in its messages
+    secrecy: "Redaction"  # masks the plugin's secrets in its messages
 
 
 class Peer(Protocol):

@@ -4,7 +4,7 @@ from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.manage import bundle_export as bundles
-from anyplug.secrets.redaction import Secrecy
+from anyplug.secrets.redaction import Redaction
 
 
 def _export(parser: Parser) -> Command:
@@ -33,7 +33,7 @@ def export(session: Session) -> int:
     if entry.plugin.stays_up:
         session.running_snapshot()  # only a running plugin reports what it offers
         entry = session.plugin(options.name)
-    secrecy = Secrecy(entry.plugin, entry.standing.granted, session.catalog.secrets)
+    secrecy = Redaction(entry.plugin, entry.standing.granted, session.catalog.secrets)
     secrecy.look()
     made = bundles.bundle(
         entry.plugin,

@@ -193,14 +193,14 @@ def _path(held: "Held") -> str:
 
 
 def _checked(session: Session) -> "Checked":
-    from anyplug.frontends.cli.policy_scope import Place  # for the same reason
+    from anyplug.frontends.cli.policy_scope import ProjectPolicies  # for the same reason
 
     if session.options.what:
         raise UsageError(
             f"{session.options.action} takes no file: it covers all policies that apply here",
             "--policy-dir DIR uses another folder, --harness AGENT one agent",
         )
-    return Place(session).checked()
+    return ProjectPolicies(session).checked()
 
 
 def _row(held: "Held") -> dict[str, Any]:

@@ -20,7 +20,7 @@ from anyplug.rego import RegoErrors
 VALIDATE = "`anyplug policy validate` lists the problems"
 
 
-class Place:
+class ProjectPolicies:
     """A project's `.cupcake`, which may be missing if the user has policies for all projects."""
 
     def __init__(self, session: Session, about: str = "") -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.policy_scope import Place
+from anyplug.frontends.cli.policy_scope import ProjectPolicies
 from anyplug.model.errors import FAILED, ConfigError, UsageError
 from anyplug.policy import policy_files
 from anyplug.policy.accepted_copies import TRUST
@@ -30,7 +30,7 @@ Events = Callable[[], Iterable[Recorded]]
 def test(session: Session) -> int:
     """Run examples: the project's, the user's if there is no project, or those in the named file or folder."""
     given = session.options.what
-    place = Place(session, given or "")
+    place = ProjectPolicies(session, given or "")
     files = _examples(place, given)
     if not files:
         where = given or (place.root if place.is_there else "your own policies")
@@ -64,7 +64,7 @@ def test(session: Session) -> int:
     return FAILED if failed else 0
 
 
-def _examples(place: Place, given: str | None) -> list[str]:
+def _examples(place: ProjectPolicies, given: str | None) -> list[str]:
     if given:
         return examples.find(os.path.abspath(given)) if os.path.isdir(given) else [os.path.abspath(given)]
     if place.is_there:
@@ -78,7 +78,7 @@ def explain(session: Session) -> int:
     if not options.what:
         raise UsageError("explain needs an event", GIVE_EVENT)
     content, signals = _content_of(options.what), _signals(options.signals)
-    place = Place(session)
+    place = ProjectPolicies(session)
     trial = place.trial_here(place.harness())
     try:
         given = parse(content)
@@ -165,9 +165,9 @@ def replay(session: Session) -> int:
     log = Recordings(session.catalog.home.path, 0)
     try:
         if os.path.isdir(options.what):
-            done, notes = _replay_folder(Place(session), options.what, lambda: log.since(since))
+            done, notes = _replay_folder(ProjectPolicies(session), options.what, lambda: log.since(since))
         else:
-            done, notes = _replay_file(Place(session), options.what, lambda: log.since(since))
+            done, notes = _replay_file(ProjectPolicies(session), options.what, lambda: log.since(since))
     except RegoErrors as error:
         raise ConfigError(
             f"the candidate is invalid:\n{error}", "fix the lines named above, then run it again"
@@ -190,7 +190,7 @@ def replay(session: Session) -> int:
     return 0
 
 
-def _replay_folder(place: Place, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
+def _replay_folder(place: ProjectPolicies, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
     """Compare all of a folder, with its helpers and rulebook, to what was accepted here. Raises RegoErrors."""
     root = policy_files.of_policy_dir(given)
     if not os.path.isdir(root):
@@ -205,7 +205,7 @@ def _replay_folder(place: Place, given: str, recorded: Events) -> tuple[Replayed
     return _together(found), [f"{said}, for events of {', '.join(names)} in this project", _changed(changed)]
 
 
-def _replay_file(place: Place, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
+def _replay_file(place: ProjectPolicies, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
     """Compare the files as they are, with a policy or helper replaced, to what was accepted. Raises RegoErrors."""
     path = os.path.abspath(given)
     if path.endswith((".yml", ".yaml")):

@@ -26,7 +26,7 @@ CHANGED = "the files have changed since they were shown, so nothing was accepted
 QUESTION = "Accept these policies?"
 
 
-class Place:
+class ReadPolicies:
     """A project's policies or the user's own, as read once, and what was accepted of them."""
 
     def __init__(self, home: str, root: str, *, is_own: bool = False) -> None:
@@ -91,9 +91,9 @@ class Place:
                 f"cannot store what you accepted in {self.home}: {error.strerror}", "check the folder's permissions"
             ) from error
 
-    def again(self) -> "Place":
+    def again(self) -> "ReadPolicies":
         """Read it once more."""
-        return Place(self.home, self.root, is_own=self.is_own)
+        return ReadPolicies(self.home, self.root, is_own=self.is_own)
 
 
 def trust(session: Session) -> int:
@@ -125,7 +125,7 @@ def trust(session: Session) -> int:
     return 0
 
 
-def _named(session: Session) -> Place:
+def _named(session: Session) -> ReadPolicies:
     """Find the policies that a command is about. Raises ConfigError."""
     options = session.options
     home = find_home(options.home).path
@@ -133,15 +133,15 @@ def _named(session: Session) -> Place:
         root = os.path.abspath(options.global_config or policy_files.global_folder())
         if not os.path.isdir(root) and accepted_copies.record_of(home, root) is None:
             raise ConfigError(f"there are no policies in {root}", "`anyplug policy init --global` creates some")
-        return Place(home, root, is_own=True)
+        return ReadPolicies(home, root, is_own=True)
     start = os.path.abspath(options.what or options.policy_dir or ".")
     found = policy_folders.around(start, home)
     if not found:
         raise ConfigError(f"there is no {FOLDER} in {start} or a parent folder", "`anyplug policy init` creates one")
-    return Place(home, found[0].root)
+    return ReadPolicies(home, found[0].root)
 
 
-def _asked(session: Session, place: Place) -> Place:
+def _asked(session: Session, place: ReadPolicies) -> ReadPolicies:
     """Show policies until a person accepts what is there; return what was shown."""
     while True:
         if not session.options.json:
@@ -164,7 +164,7 @@ def _asked(session: Session, place: Place) -> Place:
 
 def offer(session: Session, root: str) -> None:
     """Ask whether a project is trusted if there is somebody to ask; otherwise show how to do it later."""
-    place = Place(find_home(session.options.home).path, root)
+    place = ReadPolicies(find_home(session.options.home).path, root)
     if place.is_trusted or not place.is_there:
         return
     try:
@@ -183,7 +183,7 @@ def offer(session: Session, root: str) -> None:
 
 def accept_own(session: Session, root: str, *, is_own: bool = False) -> None:
     """Accept what this program has just written into an empty place at the person's request."""
-    Place(find_home(session.options.home).path, root, is_own=is_own).keep(trusted=True)
+    ReadPolicies(find_home(session.options.home).path, root, is_own=is_own).keep(trusted=True)
 
 
 def remind(session: Session, root: str = "") -> None:
@@ -191,14 +191,14 @@ def remind(session: Session, root: str = "") -> None:
     home = find_home(session.options.home).path
     start = "" if root else session.options.policy_dir or "."
     for found in [root] if root else [one.root for one in policy_folders.around(start, home)][:1]:
-        place = Place(home, found)
+        place = ReadPolicies(home, found)
         if not place.is_trusted and place.record is not None and not place.is_same:
             session.note(f"changed policies can forbid more, but not allow more, until `{place.command}` accepts them")
         elif not place.is_trusted and (place.commands or place.changing):
             session.note(f"commands, changes of calls and context do not apply until `{place.command}` accepts them")
 
 
-def _show(place: Place) -> None:
+def _show(place: ReadPolicies) -> None:
     _print(_told(place))
 
 
@@ -210,7 +210,7 @@ def _print(told: list[tuple[bool, str]]) -> None:
             terminal.say(text)
 
 
-def _told(place: Place) -> list[tuple[bool, str]]:
+def _told(place: ReadPolicies) -> list[tuple[bool, str]]:
     """Return what a person must see before agreeing, and whether each text is the policies' own."""
     told = [(False, f"policies in {place.root}" + ("" if place.is_there else ", which no longer exists"))]
     if commands := place.commands:
@@ -225,7 +225,7 @@ def _told(place: Place) -> list[tuple[bool, str]]:
     return told
 
 
-def _differences(place: Place) -> Iterator[str]:
+def _differences(place: ReadPolicies) -> Iterator[str]:
     held = accepted_copies.held_root(place.home, place.folder)
     before = {os.path.relpath(os.path.join(folder, name), held) for folder, _, names in os.walk(held) for name in names}
     after = place.reading.contents

@@ -32,7 +32,7 @@ def _reload(parser: Parser) -> Command:
 COMMANDS = {"run": _run, "reload": _reload}
 
 
-class NoResidentHost(AnyplugError):
+class NoDaemon(AnyplugError):
     """The daemon is not running."""
 
     code = "unavailable"
@@ -50,7 +50,7 @@ def reload(session: Session) -> int:
         session.plugin(session.options.name)  # an unknown name is a separate error
     resident = session.attach()
     if resident is None:
-        raise NoResidentHost(
+        raise NoDaemon(
             "the daemon is not running, so there is nothing to reload",
             "without it, every command reads the plugins again; `anyplug serve --detach` starts it",
         )

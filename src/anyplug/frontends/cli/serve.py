@@ -17,7 +17,7 @@ from anyplug.model.errors import AnyplugError, UsageError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from anyplug.frontends.daemon.daemon import Resident
+    from anyplug.frontends.daemon.daemon import Daemon
     from anyplug.frontends.daemon.mcp_over_http import Web
 
 STOP_S = 30.0  # plugins get some seconds to end in order
@@ -70,10 +70,10 @@ def serve(session: Session) -> int:
     session.leave_signals()
     import anyio  # only here: a client of the daemon needs no event loop
 
-    from anyplug.frontends.daemon.daemon import Resident  # with the host
+    from anyplug.frontends.daemon.daemon import Daemon  # with the host
 
     web = _web(session) if session.options.http else None
-    resident = Resident(find_home(session.options.home), linger_s=session.options.linger)
+    resident = Daemon(find_home(session.options.home), linger_s=session.options.linger)
     try:
         anyio.run(_stay, session, resident, web)
     except OSError as error:
@@ -81,7 +81,7 @@ def serve(session: Session) -> int:
     return 0
 
 
-async def _stay(session: Session, resident: "Resident", web: "Web | None") -> None:
+async def _stay(session: Session, resident: "Daemon", web: "Web | None") -> None:
     async with resident.up(web):
         session.note(f"the daemon is running (pid {os.getpid()}); `anyplug stop` or Ctrl-C stops it")
         if resident.url:

@@ -15,7 +15,7 @@ from anyplug import __version__
 from anyplug.call.consent import Answer, Attachment, Question
 from anyplug.catalog.profiles import View
 from anyplug.frontends.daemon import peer_check, protocol
-from anyplug.frontends.daemon.host_access import Keeper
+from anyplug.frontends.daemon.host_access import DaemonAccess
 from anyplug.frontends.daemon.hosts import Key
 from anyplug.frontends.daemon.request_handlers import Answers, conditions
 from anyplug.host.host import Host
@@ -56,7 +56,7 @@ hearing: ContextVar[Hearer] = ContextVar("hearing")
 class Connection:
     """One attached client."""
 
-    def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, keeper: DaemonAccess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._keeper = keeper
         self._reader = reader
         self._writer = writer

@@ -56,7 +56,7 @@ class AlreadyUp(AnyplugError):
     code = "unavailable"
 
 
-class Resident:
+class Daemon:
     """One daemon. It ends when stopped, on a signal, or after some time without clients."""
 
     def __init__(self, home: Home, *, linger_s: float | None = None) -> None:

@@ -11,7 +11,7 @@ from anyplug.home.settings import Home
 from anyplug.host.host import Host
 
 
-class Keeper(Protocol):
+class DaemonAccess(Protocol):
     """The daemon, as its connections see it."""
 
     pid: int

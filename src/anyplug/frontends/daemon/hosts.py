@@ -9,7 +9,7 @@ from typing import NamedTuple
 import anyio
 import anyio.abc
 
-from anyplug.audit.counters import Tally
+from anyplug.audit.counters import Counters
 from anyplug.formats.shared.contract import Greeting
 from anyplug.frontends.daemon.locate import LOG
 from anyplug.host.host import Host
@@ -58,7 +58,7 @@ class Projects:
         self._kept = 0  # hosts that are running, starting or ending
         self._all_closed = anyio.Event()
         self.linger_s = LINGER_S
-        self.tally = Tally()  # of all hosts, including closed ones
+        self.tally = Counters()  # of all hosts, including closed ones
 
     @property
     def hosts(self) -> list[Host]:

@@ -7,7 +7,7 @@ from anyplug.home.settings import Home
 from anyplug.launch.signal_runner import SignalRuns
 
 if TYPE_CHECKING:  # with the compiler, only needed for policies
-    from anyplug.policy.eval_requests import Desk
+    from anyplug.policy.eval_requests import EvalRequests
 
 
 class Decisions:
@@ -16,7 +16,7 @@ class Decisions:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._signals = SignalRuns(home)
-        self._desk: Desk | None = None
+        self._desk: EvalRequests | None = None
         self._stamp: Any = None
 
     async def answer(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from anyplug.host.host import Host
 from anyplug.model.errors import StoreError, ToolNotFound, Unavailable
 from anyplug.model.types import Note, Result
 from anyplug.peers.notices import note_taker, note_teller, text_taker
-from anyplug.peers.slot import Place
+from anyplug.peers.slot import Slot
 
 GRACE_S = 0.1  # for notes that follow right after a command's answer
 
@@ -111,7 +111,7 @@ def conditions(host: Host) -> dict[str, protocol.Condition]:
     return {path: _condition(host.peers.of(plugin)) for path, plugin in plugins.items()}
 
 
-def _condition(places: list[Place]) -> protocol.Condition:
+def _condition(places: list[Slot]) -> protocol.Condition:
     offers = [place.offer_now for place in places]
     known = [offer for offer in offers if offer is not None]
     return protocol.Condition(health=process_shape(places)["health"], offer=merged(known) if known else None)

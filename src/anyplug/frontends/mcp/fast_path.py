@@ -25,7 +25,7 @@ from anyplug.call.consent import Attachment
 from anyplug.frontends.mcp.handlers import Request
 from anyplug.frontends.mcp.listing import BadCursor
 from anyplug.frontends.mcp.result_content import Wire, encoded
-from anyplug.frontends.mcp.sdk_server import Context, Reception, bad_cursor, can_show_forms, elicitation, named
+from anyplug.frontends.mcp.sdk_server import Context, SdkServer, bad_cursor, can_show_forms, elicitation, named
 
 if TYPE_CHECKING:
     from mcp.server.session import ServerSession
@@ -109,10 +109,10 @@ class _InFlight:
         self.is_over = False
 
 
-class Lane:
+class FastPath:
     """The fast path of one connection. Its requests run in its own task group, and end with it."""
 
-    def __init__(self, reception: Reception, attachment: Attachment, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, reception: SdkServer, attachment: Attachment, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._reception = reception
         self._desk = reception.desk
         self._attachment = attachment

@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     responses: dict[str, Any] | None = None  # and the answer
 
 
-class Desk:
+class Handlers:
     """Serves the clients that use a host through one view."""
 
     def __init__(self, host: Host, view: View) -> None:

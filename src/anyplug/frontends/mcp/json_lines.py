@@ -14,7 +14,7 @@ import msgspec
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from anyplug.frontends.mcp.fast_path import Lane
+from anyplug.frontends.mcp.fast_path import FastPath
 from anyplug.frontends.mcp.result_content import encoded
 
 LONGEST_LINE = 64 << 20  # bytes; a call may carry 25 MiB of files, which are 34 MiB in base64
@@ -42,7 +42,7 @@ class Writer(Protocol):
         ...
 
 
-async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: Lane | None = None) -> None:
+async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: FastPath | None = None) -> None:
     """Pass every line to the fast path or to the SDK, until the stream ends.
 
     While the client does not read, nothing more is read from it, so that answers cannot pile up; for a limited time,

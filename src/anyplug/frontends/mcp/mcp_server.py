@@ -16,10 +16,10 @@ from mcp.shared.message import SessionMessage
 
 from anyplug.call.consent import Attachment
 from anyplug.catalog.profiles import View
-from anyplug.frontends.mcp.fast_path import Lane
-from anyplug.frontends.mcp.handlers import Desk
+from anyplug.frontends.mcp.fast_path import FastPath
+from anyplug.frontends.mcp.handlers import Handlers
 from anyplug.frontends.mcp.json_lines import Outlet, Reader, Writer, read
-from anyplug.frontends.mcp.sdk_server import AttachmentOf, Reception
+from anyplug.frontends.mcp.sdk_server import AttachmentOf, SdkServer
 from anyplug.host.host import Host
 
 
@@ -29,7 +29,7 @@ def make_server(host: Host, view: View, *, attachment_of: AttachmentOf | None = 
     `attachment_of` returns the attachment of a request without a session, or None if unknown. It should use the same
     view.
     """
-    return Reception(Desk(host, view), attachment_of).server
+    return SdkServer(Handlers(host, view), attachment_of).server
 
 
 def initialization(server: Server[Any]) -> InitializationOptions:
@@ -52,7 +52,7 @@ async def serve_stream(
     """
     attachment = attachment or Attachment("mcp", shows_panels=False)
     attachment.view = view
-    reception = Reception(Desk(host, view), lambda _: attachment)
+    reception = SdkServer(Handlers(host, view), lambda _: attachment)
     reading = anyio.CancelScope()
     outlet = Outlet(send, reading.cancel)
     to_sdk, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -63,6 +63,6 @@ async def serve_stream(
                 with reading:
                     await read(receive, outlet, to_sdk)
                 return
-            async with Lane(reception, attachment, outlet.send_bytes) as lane:
+            async with FastPath(reception, attachment, outlet.send_bytes) as lane:
                 with reading:
                     await read(receive, outlet, to_sdk, lane)

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from anyplug import __version__
 from anyplug.call.consent import Attachment
 from anyplug.frontends.mcp import consent_elicitation
-from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Desk, Failed, Request
+from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Failed, Handlers, Request
 from anyplug.frontends.mcp.listing import ARGUMENT, BadCursor
 from anyplug.frontends.mcp.result_content import Wire, failure_data
 from anyplug.model.types import Note
@@ -62,10 +62,10 @@ class Client:
         return SEVERITIES.index(level) >= SEVERITIES.index(self.level)
 
 
-class Reception:
+class SdkServer:
     """One server, with any number of connections."""
 
-    def __init__(self, desk: Desk, attachment_of: AttachmentOf | None = None) -> None:
+    def __init__(self, desk: Handlers, attachment_of: AttachmentOf | None = None) -> None:
         self.desk = desk
         self.desk.changed = self._grow_stale
         self.clients: list[Client] = []

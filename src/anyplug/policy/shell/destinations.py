@@ -28,14 +28,14 @@ _STOWING: Final = re.compile(r"-(?:-(?=.{2}))?(dir|target|[dt])(?:=?(.+))?", re.
 _URL: Final = re.compile(r"[a-z]+://|/")
 
 
-class Put(NamedTuple):
+class Written(NamedTuple):
     """Something that a command writes."""
 
     source: str  # its path; empty if unknown
     place: str  # the path that it gets
 
 
-def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
+def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[Written]:
     """Yield what a command puts where; `places` returns the paths that a word leads to."""
     found = [
         at
@@ -61,7 +61,7 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:  # noqa: C901
+def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Written]:  # noqa: C901
     """Parse operands and options as `cp` does."""
     named: list[str] = []
     into: list[str] = []
@@ -122,7 +122,7 @@ def _placed(
     is_exact: bool,
     may_be_new: bool,
     parents: bool,
-) -> Iterator[Put]:
+) -> Iterator[Written]:
     """Yield what becomes of each source at a destination."""
     left = MOST_PUTS
     for place in places(last):
@@ -135,25 +135,25 @@ def _placed(
             for path in paths:
                 left -= 1
                 if left < 0:
-                    yield Put("", os.path.join(place, UNKNOWN))
+                    yield Written("", os.path.join(place, UNKNOWN))
                     return
                 base = os.path.basename(source.rstrip("/")) if not path or not _has_glob(source) else _name(path)
                 base = base.rpartition(":")[2] if name in {"scp", "rsync"} else base
                 base = UNKNOWN if not base.strip(UNKNOWN) or (not path and _has_glob(base)) else base
                 if gives_all or is_exact or is_new:
-                    yield Put(path, place)
+                    yield Written(path, place)
                 if not gives_all and not is_exact:
-                    yield Put(path, os.path.join(place, base))
+                    yield Written(path, os.path.join(place, base))
                 if parents:
                     tail = source.rpartition("/./")[2] if "/./" in source else source
-                    yield Put(path, os.path.normpath(os.path.join(place, tail.lstrip("/"))))
+                    yield Written(path, os.path.normpath(os.path.join(place, tail.lstrip("/"))))
 
 
 def _has_glob(word: str) -> bool:
     return any(char in word for char in "*?[")
 
 
-def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
+def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Written]:
     """Yield what a downloading program is told to write."""
     folders: list[str] = []
     files: list[str] = []
@@ -174,10 +174,12 @@ def _loaded(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
     is_saved = name != "curl" or any(re.match(r"-[A-Za-z]*[OJ]|--remote", word) for word in rest)
     for folder in folders or ["."]:
         for place in places(folder):
-            yield from (Put("", os.path.join(place, each)) for each in (*(names if is_saved else ()), *files) if each)
+            yield from (
+                Written("", os.path.join(place, each)) for each in (*(names if is_saved else ()), *files) if each
+            )
 
 
-def _stowed(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
+def _stowed(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Written]:
     """Yield what `stow` links from the folders of packages into another one, above theirs by default."""
     told = {"d": ".", "t": ""}
     named: list[str] = []
@@ -192,14 +194,14 @@ def _stowed(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put
         at += 1
     into = told["t"] or os.path.join(told["d"], "..")
     sources = (path for word in named for path in places(os.path.join(told["d"], word)))
-    yield from (Put(source, place) for source in sources for place in places(into))
+    yield from (Written(source, place) for source in sources for place in places(into))
 
 
-def _cloned(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Put]:
+def _cloned(rest: list[str], places: Callable[[str], list[str]]) -> Iterator[Written]:
     """Yield where git puts a clone, a worktree or a submodule."""
     at = next((at for at, word in enumerate(rest) if word in CLONERS), -1)
     named = [word for word in rest[at + 1 :] if not word.startswith("-") and word != "add"]
     if at < 0 or not named:
         return
     told = named if rest[at] == "worktree" or len(named) > 1 else [_name(named[0].rstrip("/")).removesuffix(".git")]
-    yield from (Put("", place) for word in told for place in places(word))
+    yield from (Written("", place) for word in told for place in places(word))

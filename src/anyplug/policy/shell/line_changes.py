@@ -250,7 +250,7 @@ class CommandLine:
                 if inner.strip(".") and any(has_name(word, inner) for word in step.words[1:]):
                     yield place
 
-    def _repacked(self, step: Step) -> Iterator[destinations.Put]:
+    def _repacked(self, step: Step) -> Iterator[destinations.Written]:
         """Yield what a `tar` extracts where, if another one of the line may pack it."""
         if step.program not in unpacking.UNPACKERS or not unpacking.extracts(step.words[step.start :]):
             return
@@ -271,11 +271,11 @@ class CommandLine:
                     named = named or ["."]
                 for word in named:
                     source = resolved(word, base)
-                    yield destinations.Put(source, os.path.normpath(os.path.join(into, word)))
+                    yield destinations.Written(source, os.path.normpath(os.path.join(into, word)))
                     if is_renamed:
-                        yield destinations.Put(source, into)
+                        yield destinations.Written(source, into)
 
-    def _is_put(self, put: destinations.Put) -> bool:
+    def _is_put(self, put: destinations.Written) -> bool:
         """Return whether something that is copied, or something in it, gets a protected path."""
         if word_patterns.is_unknown(put.place):
             return any(

@@ -22,7 +22,7 @@ from anyplug.runtime.processes.program import Program, Spawn
 from anyplug.runtime.sandbox import system_paths
 from anyplug.runtime.sandbox.enforcement import BROKER, LAYERS, Enforcement
 from anyplug.runtime.sandbox.linux import syscall_table, syscalls
-from anyplug.runtime.sandbox.profile import Place, Profile, draw
+from anyplug.runtime.sandbox.profile import Locations, Profile, draw
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 PROBE = os.path.join(os.path.dirname(__file__), "escape_probe.py")
@@ -46,7 +46,7 @@ class Attempt(msgspec.Struct, frozen=True):
 class Scene(msgspec.Struct, frozen=True):
     """A place to escape from, and what there is to reach."""
 
-    place: Place
+    place: Locations
     facts: dict[str, str | int]
 
     def profile(self, *granted: str) -> Profile:
@@ -63,7 +63,7 @@ def scene(folder: str = OUTSIDE_TMP) -> Iterator[Scene]:
         stack.callback(shutil.rmtree, top, ignore_errors=True)
         held = stack.enter_context(untrusted_files.hold(top))  # some plugins can write here, and swap it for a link
         home, user = os.path.join(top, "home"), os.path.join(top, "user")
-        place = Place(
+        place = Locations(
             plugin=os.path.join(home, "plugins", "p"),
             data=os.path.join(home, "data", "p"),
             cache=os.path.join(home, "cache", "p"),

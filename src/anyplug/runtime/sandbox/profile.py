@@ -114,7 +114,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     linked: tuple[str, ...] = ()
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Locations(msgspec.Struct, frozen=True, kw_only=True):
     """Where a plugin lives. Its folders exist by the time that its programs start."""
 
     plugin: str
@@ -131,7 +131,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw(
-    granted: tuple[str, ...], place: Place, system: System, find: FindProgram, limits: Limits | None = None
+    granted: tuple[str, ...], place: Locations, system: System, find: FindProgram, limits: Limits | None = None
 ) -> Profile:
     """Build the profile. `find` returns the files that belong to a program of that name."""
     scopes = _by_kind(granted)
@@ -189,14 +189,14 @@ def _by_kind(granted: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def path_of(scope: str, place: Place) -> str:
+def path_of(scope: str, place: Locations) -> str:
     """Return the path that a scope names."""
     path = place.user + scope[1:] if scope == "~" or scope.startswith("~/") else scope
     return os.path.normpath(os.path.join(place.project or place.user, path))
 
 
 def _paths(
-    scopes: dict[str, tuple[str, ...]], kind: str, place: Place
+    scopes: dict[str, tuple[str, ...]], kind: str, place: Locations
 ) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
     """Return the granted paths, whether all are granted, and the grants that would open our own files."""
     paths, ours = [], []

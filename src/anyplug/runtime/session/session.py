@@ -27,7 +27,7 @@ from anyplug.runtime.processes.pipes import open_pipes
 from anyplug.runtime.processes.program import Child, Finished, Program, Spawn
 from anyplug.runtime.session.pending import Questions
 from anyplug.runtime.session.reader import CHUNK, LEAST, LONE, Decode, Incoming, Miss, Receive
-from anyplug.runtime.session.stderr import LastWords, Sieve
+from anyplug.runtime.session.stderr import LastWords, StreamFilter
 from anyplug.runtime.session.writer import Outgoing
 
 LONGEST_LINE = 4 << 20  # bytes, as in zot
@@ -84,7 +84,7 @@ class Session:
         receive: Receive,
         ended: Callable[[PeerGone], None],
         log: Callable[[bytes], None],
-        sieve: Sieve | None = None,
+        sieve: StreamFilter | None = None,
         longest_line: int = LONGEST_LINE,
         missed: Miss = lambda _: None,
         decode: Decode | None = None,

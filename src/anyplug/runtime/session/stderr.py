@@ -11,7 +11,7 @@ from anyplug.runtime.session.reader import CHUNK, LONG_S, LONGEST_REST_S, REST_T
 KEPT = 4_096  # bytes of the end
 
 
-class Sieve(Protocol):
+class StreamFilter(Protocol):
     """A filter for a stream, which may hold some of it back for a while."""
 
     def feed(self, chunk: bytes, /) -> bytes:
@@ -27,7 +27,7 @@ class LastWords:
     """The reading end of a peer's stderr, on the event loop."""
 
     def __init__(
-        self, fd: int, loop: asyncio.AbstractEventLoop, log: Callable[[bytes], None], sieve: Sieve | None
+        self, fd: int, loop: asyncio.AbstractEventLoop, log: Callable[[bytes], None], sieve: StreamFilter | None
     ) -> None:
         """Start reading. Everything passes through the `sieve` first."""
         self._fd = fd

@@ -14,7 +14,7 @@ from anyplug.home.location import SCRATCH
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
-from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, Shelf
+from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, OwnFolderMount
 from anyplug.runtime.sandbox.linux.own_sockets import OwnFolders
 from anyplug.runtime.sandbox.linux.protected_names import Protected
 
@@ -86,7 +86,7 @@ class Confinement:
         self._scratch, self._outer_scratch = "", -1  # where the host makes folders for programs' /tmp
         self._to_cover: dict[str, tuple[int, int]] = {}  # the targets of hidden paths before they were covered
         self._filter = b""
-        self.shelf: Shelf | None = None
+        self.shelf: OwnFolderMount | None = None
         self._rules: landlock.Ruleset | None = None
         self._narrow: landlock.Ruleset | None = None  # for programs whose changes a broker makes
         self._added = 0
@@ -422,7 +422,7 @@ class Confinement:
     def _furnish(self) -> None:
         order = self.order
         if order.shown is not None:
-            self.shelf = Shelf(**order.shown)
+            self.shelf = OwnFolderMount(**order.shown)
         if order.private_tmp:
             self._outer_tmp = os.open(mounts.TMP, os.O_PATH | os.O_CLOEXEC)
         scratch = os.path.join(self.home, SCRATCH) if self.home else ""

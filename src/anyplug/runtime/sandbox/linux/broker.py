@@ -90,7 +90,7 @@ class Later(Exception):
     """The call would block; try again soon."""
 
 
-class Place:
+class NameInFolder:
     """An open folder, its path, and a name in it."""
 
     __slots__ = ("fd", "folder", "name")
@@ -278,7 +278,7 @@ class Broker:
             return ""
         return path
 
-    def place(self, call: Call, at: int, path: str, base: int = -1, *, folder: bool = False) -> Place:
+    def place(self, call: Call, at: int, path: str, base: int = -1, *, folder: bool = False) -> NameInFolder:
         """Resolve a path up to its last name. `folder`: it may end in a slash."""
         if not path:
             raise GoOn
@@ -293,9 +293,9 @@ class Broker:
         where = os.readlink(f"/proc/self/fd/{fd}")
         if where.startswith("/proc/"):  # these names depend on who asks
             raise GoOn
-        return Place(fd, self.where(where), name)
+        return NameInFolder(fd, self.where(where), name)
 
-    def followed(self, call: Call, at: int, path: str) -> Place:
+    def followed(self, call: Call, at: int, path: str) -> NameInFolder:
         """Resolve a path completely, including links; what is there was not a link when it was checked."""
         place = self.place(call, at, path)
         for _ in range(MOST_LINKS):
@@ -306,7 +306,7 @@ class Broker:
             place = self.place(call, at, os.readlink(place.name, dir_fd=place.fd), place.fd)
         raise OSError(errno.ELOOP, "too many links")
 
-    def check(self, place: Place, *, there: int = 0, folder: bool = False) -> None:
+    def check(self, place: NameInFolder, *, there: int = 0, folder: bool = False) -> None:
         """Raise OSError if a name must not be created, changed or removed.
 
         `there` is the error if something exists, or if nothing does with a negative number; `folder`: only a folder.
@@ -321,7 +321,7 @@ class Broker:
             raise OSError(abs(there), "as the kernel would report")
         raise OSError(errno.EROFS, "protected")
 
-    def _is_gits(self, place: Place) -> bool:
+    def _is_gits(self, place: NameInFolder) -> bool:
         """Return whether git would run commands from a name: its folder is a repository, whatever it is called."""
         for levels in self._protected.git_folders(place.folder, place.name):
             try:
@@ -331,10 +331,10 @@ class Broker:
             return True
         return False
 
-    def _is_draft(self, place: Place) -> bool:
+    def _is_draft(self, place: NameInFolder) -> bool:
         """Return whether programs rename such a name to a protected file: it would then be open already."""
         for name in drafted(place.name):
-            file = Place(place.fd, place.folder, name)
+            file = NameInFolder(place.fd, place.folder, name)
             if self._protected.state(file.folder, name) != CLOSED and not self._is_gits(file):
                 continue
             found = _look(file)
@@ -342,7 +342,7 @@ class Broker:
                 return True
         return False
 
-    def _check_move(self, one: Place, other: Place) -> None:
+    def _check_move(self, one: NameInFolder, other: NameInFolder) -> None:
         """Raise OSError if the content of a moved folder would get where it could not have been created.
 
         Patterns apply wherever the folder is, or name it; only a `.git` may contain what may not be elsewhere. This
@@ -355,7 +355,7 @@ class Broker:
             if self._is_repository(place):
                 raise OSError(errno.EROFS, "protected")
 
-    def _is_repository(self, place: Place) -> bool:
+    def _is_repository(self, place: NameInFolder) -> bool:
         """Return whether a name is a folder that git considers a repository, which a `.git` file may point to."""
         if 0 not in self._protected.git_folders(os.path.join(place.folder, place.name), GIT_NAME):
             return False
@@ -393,7 +393,7 @@ class Broker:
             os.umask(call.umask())
         return self._open(call, place, flags, mode), flags
 
-    def _open(self, call: Call, place: Place, flags: int, mode: int) -> int:
+    def _open(self, call: Call, place: NameInFolder, flags: int, mode: int) -> int:
         try:
             fd = os.open(
                 place.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode & 0o1777, dir_fd=place.fd
@@ -615,12 +615,12 @@ class Broker:
             raise OSError(errno.EROFS, "not granted")
         above = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self.check(Place(above, folder, name), folder=stat.S_ISDIR(os.fstat(fd).st_mode))
+            self.check(NameInFolder(above, folder, name), folder=stat.S_ISDIR(os.fstat(fd).st_mode))
         finally:
             os.close(above)
         return True
 
-    def _ours(self, call: Call, at: int, index: int, *, folder: bool = False) -> Place:
+    def _ours(self, call: Call, at: int, index: int, *, folder: bool = False) -> NameInFolder:
         place = self.place(call, at, call.path(index), folder=folder)
         if not place.folder:
             raise GoOn
@@ -638,7 +638,7 @@ def _enter(base: int, path: str, flags: int = os.O_PATH | os.O_DIRECTORY | os.O_
         raise
 
 
-def _look(place: Place) -> os.stat_result | None:
+def _look(place: NameInFolder) -> os.stat_result | None:
     try:
         return os.stat(place.name, dir_fd=place.fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -649,7 +649,7 @@ def _is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)
 
 
-def _check_link(place: Place, link: os.stat_result) -> None:
+def _check_link(place: NameInFolder, link: os.stat_result) -> None:
     """Enforce `fs.protected_symlinks`, since we follow the link: another user's link in a shared folder is a trap."""
     folder = os.fstat(place.fd)
     is_shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH

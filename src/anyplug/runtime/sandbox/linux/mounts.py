@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from anyplug.runtime.sandbox.linux.own_folder_mount import Shelf
+    from anyplug.runtime.sandbox.linux.own_folder_mount import OwnFolderMount
 
 Paths = tuple[str, ...]
 
@@ -128,7 +128,7 @@ def furnish(
     *,
     private_tmp: bool,
     tmp_bytes: int,
-    shelf: Shelf | None = None,
+    shelf: OwnFolderMount | None = None,
 ) -> list[str]:
     """Arrange the mounts; return those of `seen` that were put back below /tmp. All paths are real and exist.
 
@@ -173,7 +173,7 @@ def _pin(folders: set[str], read_only: dict[str, bool], mounted: dict[str, bool]
             read_only[path] = read_only[_nearest(path, read_only)]
 
 
-def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
+def _around(shelf: OwnFolderMount, seen: Paths, writable: Paths, hidden: Paths) -> tuple[Paths, Paths]:
     """Drop paths in the plugin's folder, which the shelf shows; add visible paths next to it."""
     seen = tuple(path for path in seen if not is_below(path, shelf.own))
     writable = tuple(path for path in writable if not is_below(path, shelf.own))
@@ -183,7 +183,7 @@ def _around(shelf: Shelf, seen: Paths, writable: Paths, hidden: Paths) -> tuple[
     return (*seen, *neighbours), (*writable, *neighbours) if _holds(writable, shelf.parent) else writable
 
 
-def _cover(seen: Paths, covers: dict[str, int], shelf: Shelf | None) -> dict[str, bool]:
+def _cover(seen: Paths, covers: dict[str, int], shelf: OwnFolderMount | None) -> dict[str, bool]:
     """Cover folders with empty ones, and put back what should be visible; return all mount points, True for covers.
 
     From the outside in: what was put back may contain the next folder to cover. What a shelf shows, it puts back

@@ -25,7 +25,7 @@ SCRATCH = ".shelf"  # in our home, which is covered: where overlays are prepared
 UNSAFE = "its folder was changed or moved while it was being started"
 
 
-class Shelf:
+class OwnFolderMount:
     """How one plugin's own folder is shown. `cover` before anything is mounted, then `fill`; `lay` for each start."""
 
     def __init__(
