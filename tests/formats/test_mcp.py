@@ -424,7 +424,7 @@ def test_references_are_replaced_by_what_the_plugin_was_given():
     ("reference", "says"),
     [
         ("${NOT_SET_ANYWHERE}", "the variable NOT_SET_ANYWHERE is not set.*export NOT_SET_ANYWHERE"),
-        ("${env:PLAIN}", r"PLAIN is withheld: .*anyplug grant kit env:PLAIN"),
+        ("${env:PLAIN}", r"PLAIN is withheld: .*--grant env:PLAIN`"),
         ("${input:token}", r"only available in another program.*\$\{env:NAME\}"),
     ],
 )

@@ -374,7 +374,7 @@ async def test_a_required_key_that_is_missing_is_named_before_anything_runs(host
             result = await h.call("bundle.act")
             assert result.error.code == "config_missing"
             assert result.error.message == "plugin 'bundle' needs the configuration value 'api'"
-            assert result.error.hint == "`anyplug config bundle api` asks for it"
+            assert result.error.hint == f"`anyplug --plugin {folder} config bundle api` asks for it"
             assert result.metadata["keys"] == ["api"]
         assert not os.path.exists(f"{folder}/ran")
 
@@ -481,7 +481,7 @@ async def test_permissions_in_the_configuration_are_honoured_and_never_written(
         result = await h.call("bundle.act")
         assert (result.error.code if result.error else "") == code
         if code:
-            assert result.error.hint == "`anyplug config bundle --enable act` switches the tool on"
+            assert result.error.hint == f"`anyplug --plugin {folder} config bundle --enable act` switches the tool on"
     with open(f"{folder}/config.json", encoding="utf-8") as file:
         assert file.read() == text
 

@@ -141,7 +141,7 @@ def test_nor_does_one_in_namespaces_of_its_own(command, home):
     assert "is trusted" not in out
     assert "`anyplug policy` was not run" in err
     if "mount " in command:
-        assert "hint: unmount it: sudo umount " in err
+        assert "hint: unmount it: `sudo umount " in err
         assert "terminal of your own" not in err
 
 

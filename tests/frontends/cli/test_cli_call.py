@@ -241,9 +241,12 @@ def test_what_a_plugin_gives_orders_a_terminal_about_in_no_way():
     assert (piped.out, piped.err) == (ORDERS, "")  # what programs read is what was said
     assert "\u009b" not in command_line.ok("call", "orders", "--json").out
     assert command_line.ok("call", "orders", "--json").json["text"] == ORDERS
-    for words in (("call", "orders"), ("logs", "orders")):
-        seen = command_line.at_terminal(*words).seen
-        assert SHOWN in seen
+    for words, shown in (
+        (("call", "orders"), SHOWN),
+        (("logs", "orders"), SHOWN.replace("\\x1b[31mred\\x1b[0m", "red")),
+    ):
+        seen = command_line.at_terminal(*words).seen  # where colours are not wanted
+        assert shown in seen
         assert not [order for order in ("\x1b]", "\x07", "\x1b[2J", "\u009b", "\u202e") if order in seen]
 
 

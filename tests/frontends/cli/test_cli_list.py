@@ -283,10 +283,10 @@ def test_a_plugin_that_is_switched_off_in_its_own_config_says_where():
     assert command_line.listed("kit")["state"] == "disabled"
     done = command_line.ok("approve", "kit", "--yes")
     assert done.out == "kit is approved, but it is turned off\n"
-    assert 'change "permissions" in' in done.err
+    assert "`anyplug config kit --enable TOOL` switches the tool on" in done.err
     done = command_line.fails(1, "enable", "kit")
     assert "'kit' cannot be enabled here: it is turned off" in done.err
-    assert 'change "permissions" in' in done.err
+    assert "`anyplug config kit --enable TOOL` switches the tool on" in done.err
     assert command_line.read_json(f"{folder}/config.json") == {"permissions": []}
 
 

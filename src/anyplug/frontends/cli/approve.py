@@ -285,7 +285,7 @@ def _present_instructions(session: Session, plugin: Plugin) -> None:
             terminal.say(f"  {line}", fold=True)
     if plugin.instructions:
         terminal.say("Instructions from the plugin's author, for you:")
-        render.say_quoted(plugin.instructions)
+        render.say_quoted(plugin.instructions.expandtabs(render.TAB))
 
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:

@@ -199,15 +199,15 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
 
 
 def _refuse_unknown(name: str, value: str, input_schema: dict[str, Any] | None) -> None:
-    """Refuse a typed argument that the tool does not name: most likely a typo. Raises UsageError."""
+    """Refuse a typed argument that is not among those that the tool names: probably a typo. Raises UsageError."""
     given = input_schema or {}
     known = given.get("properties")
-    if not isinstance(known, dict) or name in known or any(given.get(keyword) for keyword in SAYS_MORE):
+    if not isinstance(known, dict) or not known or name in known or any(given.get(keyword) for keyword in SAYS_MORE):
         return
     from difflib import get_close_matches  # only needed after a typo
 
     near = get_close_matches(name, list(known), n=1)
-    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    takes = f"it takes {', '.join(known)}"
     anyway = f"--args {shlex.quote(msgspec.json.encode({name: value}).decode())} passes it anyway"
     raise UsageError(f"the tool has no argument '{name}'", f"did you mean {near[0]}?" if near else f"{takes}; {anyway}")
 

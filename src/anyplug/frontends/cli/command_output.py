@@ -36,6 +36,6 @@ def _print_said(outcome: "CommandOutcome") -> None:
         render.out(outcome.action)
     else:
         first, *more = text.split("\n", 1)
-        print(f"{outcome.action}: {render.in_colour(first) or '(empty)'}", flush=True)
+        render.trusted(f"{outcome.action}: {render.in_colour(first) or '(empty)'}\n")
         if more:
             render.stream(more[0])
