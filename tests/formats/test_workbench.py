@@ -1142,3 +1142,12 @@ async def test_nothing_of_it_runs_before_it_is_approved(host, root, workbench):
         await h.call("builtin.reload_plugins", {"plugin": "bench"})
         await h.reload()
     assert os.listdir(os.path.dirname(folder)) == ["bench"]
+
+
+async def test_a_call_says_why_a_plugin_registered_nothing(host, workbench):
+    folder = workbench(index="exports.register = () => { throw new Error('no db'); };")
+    async with host(folder) as h:
+        for name in ("bench.act", "other"):
+            result = await h.call(name)
+            assert result.error.code == "not_found"
+            assert "plugin 'bench' has no tools: register failed: no db" in result.error.message

@@ -239,7 +239,7 @@ def _is_silent(entry: Entry) -> bool:
     is_read = bool(entry.plugin.mentions) and not registry.BY_NAME[entry.format].PEER
     if entry.state == "broken":
         return not is_read  # otherwise its manifest does not have the name
-    return entry.is_down or (entry.plugin.stays_up and entry.state in UNSEEN and not entry.tools)
+    return entry.is_down or (entry.plugin.stays_up and not entry.tools and entry.state in {*UNSEEN, "approved"})
 
 
 def _is_named(tool: Tool, name: str) -> bool:
@@ -253,7 +253,7 @@ def _declares(entry: Entry, name: str) -> bool:
         return True
     if _left_out(entry, name) is not None:
         return True
-    is_silent = entry.is_down or entry.state != "approved"
+    is_silent = entry.state != "approved" or _is_silent(entry)
     servers = {endpoint.name for endpoint in plugin.endpoints}
     return is_silent and not prefixes.isdisjoint({plugin.name, *servers, *plugin.mentions})
 
@@ -275,7 +275,7 @@ def _why_not_of(entry: Entry, name: str) -> tuple[str, str]:
         return reason, f"{hints.command('approve', entry.name)} shows it"
     if (problem := _left_out(entry, name)) is not None:
         return f"plugin '{entry.name}': {problem.message}", problem.hint
-    if entry.is_down or entry.state != "approved":
+    if entry.is_down or entry.state != "approved" or not entry.tools:
         return _why_unusable(entry)
     return f"plugin '{entry.name}' has no such tool", ""
 
@@ -300,7 +300,8 @@ def _why_unusable(entry: Entry) -> tuple[str, str]:
     problem = next((one for one in entry.problems if one.level == "error" or one.code == NOT_RUNNING), None)
     says_more = f"{hints.command('show', entry.name)} shows details"
     if problem is None:
-        return f"plugin '{entry.name}' has no tools", says_more
+        said = "; ".join(one.message for one in entry.problems[-2:])  # the last are those of the running process
+        return f"plugin '{entry.name}' has no tools" + (f": {said}" if said else ""), says_more
     how = " is broken" if entry.state == "broken" else ""
     return f"plugin '{entry.name}'{how}: {problem.message}", problem.hint if problem.level == "error" else says_more
 
