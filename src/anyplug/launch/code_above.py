@@ -5,8 +5,10 @@ folder could put code into another plugin's programs. So variables turn the sear
 it, and where it has, what would be found is protected.
 """
 
+import functools
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -18,6 +20,7 @@ TYPESCRIPT = (".ts", ".mts", ".cts", ".tsx")
 MOST_NAMES = 2_000  # looked at in a plugin's folder
 LINE_BYTES = 256  # of a script's first line
 MANIFEST_BYTES = 64 << 10
+KEPT_S = 5  # for which a look at a folder counts: a host starts many plugins, each with a look at all
 
 _UV = re.compile(rb"\buvx?\b")
 
@@ -33,8 +36,9 @@ def variables(folder: str, users: Mapping[str, str]) -> dict[str, str]:
 def paths(folders: Iterable[str]) -> list[str]:
     """Return what the programs of plugins, by their folders, may load from the folders above; it need not exist."""
     found: dict[str, None] = {}
+    moment = int(time.monotonic() / KEPT_S)
     for folder in folders:
-        above, names = os.path.dirname(folder), [*_looked_for(folder)]
+        above, names = os.path.dirname(folder), _looked_for(folder, moment)
         while names:
             found |= dict.fromkeys(os.path.join(above, name) for name in names)
             if above == os.path.dirname(above):
@@ -43,8 +47,13 @@ def paths(folders: Iterable[str]) -> list[str]:
     return [*found]
 
 
-def _looked_for(folder: str) -> Iterator[str]:
-    """Yield the names that the plugin's interpreters look for above its folder."""
+@functools.lru_cache(maxsize=4096)
+def _looked_for(folder: str, _: int) -> tuple[str, ...]:
+    """Return the names that the plugin's interpreters look for above its folder, as they were in that moment."""
+    return tuple(_found_in(folder))
+
+
+def _found_in(folder: str) -> Iterator[str]:
     names = {*_names(folder)}
     if "package.json" in names or any(name.endswith(NODE) or _is_for_node(folder, name) for name in names):
         yield "node_modules"
