@@ -17,7 +17,7 @@ import processes
 from anyplug.formats.shared.contract import Folder
 from anyplug.formats.stavrobot import format, manifests  # noqa: A004 - the product's own word
 from anyplug.home import plugin_config
-from anyplug.model.errors import CallError, ConfigError
+from anyplug.model.errors import CallError, ConfigError, UsageError
 from anyplug.model.types import File
 from random_examples import at_most
 
@@ -441,6 +441,8 @@ def test_values_are_merged_typed_by_their_default_and_can_be_unset(root):
         "rate": 2.5,
         "api": 7,
     }
+    with pytest.raises(UsageError, match="'rate' must be of type number, as its default 1, not many"):
+        plugin_config.change(plugin, {"rate": "many"}, [])
     assert plugin_config.change(plugin, {}, ["api"]) == {"mine": 1, "permissions": ["act"], "rate": 2.5}
 
 

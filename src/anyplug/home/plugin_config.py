@@ -148,8 +148,9 @@ def _typed(key: ConfigKey, word: str) -> Any:
         value = msgspec.json.decode(word)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = word
-    if key.kind in KINDS and not _is_of(key.kind, value):
-        raise UsageError(f"'{key.name}' must be of type {key.kind}, not {word}", f"write {key.name}={KINDS[key.kind]}")
+    if kind in KINDS and not _is_of(kind, value):
+        like = "" if key.kind else f", as its default {msgspec.json.encode(key.default).decode()}"
+        raise UsageError(f"'{key.name}' must be of type {kind}{like}, not {word}", f"write {key.name}={KINDS[kind]}")
     if not kind and not _is_written_so(value, word):  # an identifier such as 007 or 12345678901234567890
         return word
     return value
@@ -158,7 +159,8 @@ def _typed(key: ConfigKey, word: str) -> Any:
 def _kind_of(default: Any) -> str:
     if default is None or default is msgspec.UNSET:
         return ""
-    return "string" if isinstance(default, str) else "boolean" if isinstance(default, bool) else "other"
+    kinds = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+    return kinds.get(type(default), "")
 
 
 def _is_of(kind: str, value: Any) -> bool:
