@@ -96,6 +96,8 @@ SAID = {
     "env: \u2018git\u2019: Permission denied": "shell:exec:git",
     "{0}/bin/tool: Permission denied": "shell:exec:tool",
     "URLError: <urlopen error [Errno -3] Temporary failure in name resolution>": "network",
+    "urllib.error.URLError: <urlopen error [Errno 1] Operation not permitted>": "network",
+    'File "/usr/lib/python3/socket.py", line 9\nPermissionError: [Errno 1] Operation not permitted': "network",
     "Error: getaddrinfo EAI_AGAIN example.org": "network",
     "curl: (6) Could not resolve host: example.org": "network",
     'Get "https://example.org": dial tcp: lookup example.org: connection refused': "network",

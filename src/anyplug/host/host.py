@@ -619,7 +619,7 @@ class Host:
         """Name the grant that would have helped, if one seems to be missing."""
         if failure.code == InvalidArguments.code:  # the host found them unfit, and nothing ran
             return failure
-        text, users = f"{failure.message}\n{said}", trail.attachment.users
+        text, users = f"{failure.message}\n{failure.hint}\n{said}", trail.attachment.users  # a hint may quote stderr
         cure = await thread_lanes.run(plugin.path, self._provisions.cure, plugin, standing, text, users)
         return msgspec.structs.replace(failure, hint=cure) if cure else failure
 

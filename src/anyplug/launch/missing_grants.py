@@ -43,6 +43,9 @@ _LOCAL = re.compile(
 )
 # Python only prints that something was not permitted; the traceback tells the rest.
 _LOCAL_IN_PYTHON = re.compile(r"multiprocessing/(?:connection|forkserver|managers)\.py|AF_UNIX")
+_NETWORK_IN_PYTHON = re.compile(
+    r"(?:/socket|http/client|urllib/request|asyncio/base_events)\.py\"|\bsocket\.\w+\(|urlopen error"
+)
 # The refused path follows or precedes the message, quoted or as a path; a program may be a bare name.
 _QUOTES = r"'\"`\u2018\u2019\u201c\u201d"
 _NAME = rf"(?:[{_QUOTES}]([^{_QUOTES}\n]+)[{_QUOTES}]|((?<![\w.~/:])(?:~|\.{{0,2}})/[^\s{_QUOTES}:,;()]+))"
@@ -128,7 +131,8 @@ def read(said: str, scene: Scene) -> list[MissingGrant]:
             found += _lacks_sight(_absolute(next(filter(None, absent.groups())), scene), scene)
     if not scene.profile.unix and not found and "not permitted" in said and _LOCAL_IN_PYTHON.search(said):
         found.append(MissingGrant("network:unix"))
-    if scene.profile.network != "all" and not found and _NO_NETWORK.search(said):
+    is_network = _NO_NETWORK.search(said) or ("not permitted" in said and _NETWORK_IN_PYTHON.search(said))
+    if scene.profile.network != "all" and not found and is_network:
         found.append(MissingGrant("network"))
     return found
 
