@@ -63,7 +63,7 @@ def test_a_protected_path_in_a_granted_folder_is_named(scene, said):
         scene.profile, brokered=mine, protected=protected_paths.places(scene.user, scene.project).read_only, named=mine
     )
     found = missing_grants.read(said.format(scene.user), msgspec.structs.replace(scene, profile=profile))
-    assert found == [MissingGrant(PROTECTED[said])]
+    assert found == [MissingGrant(PROTECTED[said], is_protected=True)]
 
 
 # What programs of many languages write, and the grant that they lacked. {0} is the user's folder.
