@@ -965,12 +965,11 @@ async def test_a_plugin_leaves_nothing_for_who_resolves_with_the_network(host, s
         plugin = h.snapshot.plugin("leaves").plugin
         await h.approve(plugin, granted=("env:MY_TOKEN",), always=True)
         assert (await h.call("leaves.leave", {"text": ""}, attachment=YES)).text == "left\n"
-        again = await h.call("leaves.built", {"text": ""}, attachment=YES)
-        assert (await h.call("leaves.leave", {"text": ""}, attachment=YES)).text == "left\n"
+        refused = await h.call("leaves.built", {"text": ""}, attachment=YES)
+        assert refused.error.code == "unavailable"  # it removed what was fetched
         await h.prepare(plugin)
-        anew = await h.call("leaves.built", {"text": ""}, attachment=YES)
-    for result in (again, anew):
-        assert {name for name, how in result.structured.items() if not how} == {"its own code"}
+        result = await h.call("leaves.built", {"text": ""}, attachment=YES)
+    assert {name for name, how in result.structured.items() if not how} == {"its own code"}
 
 
 PLANTS = plugin_folders.python(f"{PLANT}print(json.dumps({{'result': 'planted'}}))")
@@ -1352,14 +1351,16 @@ async def test_programs_find_the_settings_that_everybody_may_read(host, cyclop, 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["for the user", "by a variable"])
-async def test_modules_that_the_user_installed_are_found(how, usual, host, cyclop, monkeypatch):
+async def test_modules_that_the_user_installed_are_found(how, usual, host, cyclop, root, monkeypatch):
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = f"{usual}/.local/lib/python{version}/site-packages" if how == "for the user" else f"{usual}/modules"
     plugin_folders.write(f"{folder}/theirs.py", "WORD = 'found'\n")
     monkeypatch.setenv("PYTHONPATH", folder if how == "by a variable" else "", prepend=os.pathsep)
     script = plugin_folders.python("import theirs\nprint(json.dumps({'result': theirs.WORD}))")
-    async with host(cyclop(script=script)) as h:
-        result = await h.call("hello")
+    cyclop(script=script)
+    async with host(roots=(root,)) as h:
+        await h.approve(h.snapshot.plugin("hello").plugin, granted=("env:PYTHONPATH",) if "variable" in how else ())
+        result = await h.call("hello", attachment=YES)
     assert result.text == "found", result
 
 

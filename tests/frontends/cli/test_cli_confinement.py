@@ -92,7 +92,7 @@ def test_a_person_is_told_how_hosts_are_held():
     assert "note: network:example.org:443 is enforced by a proxy: programs must use HTTP_PROXY" in approved
     shown = command_line.ok("show", "hello").out
     assert "opens     network:example.org:443 is enforced by a proxy" in shown
-    assert "seccomp, proxy, broker\n" in shown
+    assert "seccomp, broker, proxy\n" in shown
     assert command_line.ok("show", "hello", "--json").json["confinement"]["state"] == "confined"
 
 

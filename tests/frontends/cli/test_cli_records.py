@@ -499,7 +499,7 @@ def test_a_record_from_before_a_field_was_added_is_read_as_it_is():
     [
         (["-n", "0"], "'0' is not a number of records (1 or more)"),
         (["-n", "-3"], "'-3' is not a number of records"),
-        (["--since", "yesterday"], "'yesterday' is neither a span such as 30m, 2h or 3d nor a date"),
+        (["--since", "someday"], "'someday' is neither a span such as 30m, 2h or 3d nor yesterday, nor a date"),
         (["--outcome", "refused"], "invalid choice: 'refused'"),
     ],
 )

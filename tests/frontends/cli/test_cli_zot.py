@@ -515,7 +515,7 @@ def test_logs_hold_its_stderr_and_what_could_not_be_understood(installed):
     lines = ok("logs", "full").out
     assert "starting full 1.0.0" in lines
     assert "up and running" in lines
-    *said, end = ok("logs", "full", "-n", "3", "--json").json["lines"]
+    *said, end = ok("logs", "full", "-n", "6", "--json").json["lines"]
     assert "up and running" in said
     assert end.endswith(" full 1.0.0 was stopped by the host: it exited with 0")
     following = start("logs", "full", "-f")
