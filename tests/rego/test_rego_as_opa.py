@@ -6,7 +6,7 @@ import os
 import pytest
 
 from anyplug import rego
-from anyplug.rego.builtins import TABLE
+from anyplug.rego.builtins.every import TABLE
 from rows import each_row
 
 CAPABILITIES = os.path.join(os.path.dirname(__file__), "differential", "capabilities.json")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anyplug import rego
 from anyplug.rego import yaml
-from anyplug.rego.builtins import TABLE
+from anyplug.rego.builtins.every import TABLE
 from anyplug.rego.values.json import from_json, to_json
 from anyplug.rego.values.values import compare, ordered
 from random_examples import at_most

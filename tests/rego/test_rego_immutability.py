@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from anyplug import rego
-from anyplug.rego.builtins import TABLE
+from anyplug.rego.builtins.every import TABLE
 from anyplug.rego.values.values import Object, Set
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "differential"))

@@ -1,17 +1,21 @@
 """The interface of a compiled policy set: evaluate a path or a query."""
 
 import hashlib
+import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from anyplug.rego.compile.compiler import Unit
 from anyplug.rego.evaluate.run_context import DEFAULT_STEPS, Context, Meter
+from anyplug.rego.generated.code import Code
 from anyplug.rego.values.json import from_json, to_json
 from anyplug.rego.values.rego_errors import EvalError, Location, NotSupported, RegoError
 from anyplug.rego.values.values import EMPTY_OBJECT, EMPTY_SET, Object
+
+if TYPE_CHECKING:
+    from anyplug.rego.compiling.compiler import Unit
 
 
 def digest(modules: Mapping[str, str]) -> str:
@@ -87,14 +91,15 @@ class Prepared:
     def __init__(self, policies: "Policies", paths: tuple[str, ...]) -> None:
         self._policies = policies
         self.paths = paths
-        self._run = policies.unit.together(paths)
+        self._runs = [policies.runner(path) for path in paths]
 
     def values(self, input: Any = UNSET, **options: Any) -> list[Any]:
         """Return the value of each reference as plain Python, None for what is undefined; options as for `evaluate`.
 
         Raises EvalError.
         """
-        found = _guarded(self._run, self._policies.context(input, **options))
+        context = self._policies.context(input, **options)
+        found = [_guarded(run, context) for run in self._runs]
         return [None if value is None else to_json(value) for value in found]
 
     def outcomes(self, input: Any = UNSET, **options: Any) -> list[Answer]:
@@ -104,31 +109,47 @@ class Prepared:
         """
         context = self._policies.context(input, **options)
         try:
-            found = _guarded(self._run, context)
-        except EvalError:
-            return [self._alone(path, context) for path in self.paths]
+            found = [run(context) for run in self._runs]
+        except Exception:  # noqa: BLE001 - whatever it is, it comes again and is named
+            return [_outcome(run, context) for run in self._runs]
         return [UNDEFINED if value is None else Answer([] if value is EMPTY_SET else to_json(value)) for value in found]
 
-    def _alone(self, path: str, context: Context) -> Answer:
-        found: list[tuple[Any, ...]] = []
-        try:
-            _guarded(self._policies.runner(path), context, found)
-            return Answer(to_json(found[0][0]) if found else None)
-        except EvalError as error:
-            return Answer(None, error)
+
+def _outcome(run: Any, context: Context) -> Answer:
+    try:
+        value = _guarded(run, context)
+    except EvalError as error:
+        return Answer(None, error)
+    return UNDEFINED if value is None else Answer([] if value is EMPTY_SET else to_json(value))
 
 
 class Policies:
     """A valid policy set. It keeps no state between evaluations, and may be used by several threads."""
 
-    def __init__(self, modules: Mapping[str, str], data: Any = None, *, traced: bool = False) -> None:
-        """Compile; raises RegoErrors."""
-        self.unit = Unit(modules, traced=traced)
+    def __init__(
+        self, modules: Mapping[str, str], data: Any = None, *, traced: bool = False, code: Code | None = None
+    ) -> None:
+        """Compile, unless the `code` of these modules is given; raises RegoErrors."""
         self._modules = dict(modules)
+        self._is_traced = traced
+        self._unit: Unit | None = None
+        self._compiling = threading.Lock()
+        self.code = self.unit.code if code is None else code
         self._traced: Policies | None = None
         self._data = EMPTY_OBJECT if data is None else _document(data)
         self._queries: dict[str, Query] = {}
         self._paths: dict[str, Any] = {}
+
+    @property
+    def unit(self) -> "Unit":
+        """What was compiled; only queries need it if the code was given."""
+        with self._compiling:
+            if self._unit is None:
+                from anyplug.rego.compiling.compiler import Unit  # with the parser, which takes 30 ms to import
+
+                self._unit = Unit(self._modules, traced=self._is_traced)
+            self.code = self._unit.code  # queries refer to it
+            return self._unit
 
     @property
     def pure(self) -> bool:
@@ -140,7 +161,7 @@ class Policies:
 
         Raises RegoErrors.
         """
-        return frozenset().union(*map(self.unit.impurities, paths))
+        return frozenset[str]().union(*map(self.unit.impurities, paths))
 
     @property
     def digest(self) -> str:
@@ -179,15 +200,16 @@ class Policies:
         except RecursionError:
             msg = "the input is nested too deeply"
             raise NotSupported(msg) from None
-        made = Context(self.unit.tree.root, given, document, Meter(steps, seconds), strict=strict)
-        made.locations = self.unit.namespace.locations
+        made = Context(self.code.root, given, document, Meter(steps, seconds), strict=strict)
+        made.locations = self.code.locations
         return made
 
     def runner(self, path: str) -> Any:
-        """Return the function that evaluates a reference, compiled once."""
+        """Return the function that gives a reference's value, None if it is undefined."""
         run = self._paths.get(path)
         if run is None:
-            run = self._paths[path] = self.unit.query(f"x := {path}")[0]
+            node = self.code.plain(path)
+            run = self._paths[path] = node.evaluate if node is not None else _first(self.unit.query(f"x := {path}")[0])
         return run
 
     def eval(self, path: str, input: Any = UNSET, data: Any = None, **options: Any) -> Any:
@@ -218,15 +240,25 @@ class Policies:
         """Evaluate a reference such as data.a.b. Raises EvalError."""
         run = self.runner(path)
         context = self.context(input, data=data, strict=strict, steps=steps, seconds=seconds)
-        found: list[tuple[Any, ...]] = []
-        _guarded(run, context, found)
+        value = _guarded(run, context)
         return Outcome(
-            bool(found),
-            to_json(found[0][0]) if found else None,
+            value is not None,
+            None if value is None else to_json(value),
             tuple(context.printed),
             tuple(Failure(*failure) for failure in context.failures),
-            tuple(self.unit.namespace.locations[where] for where in context.fired),
+            tuple(self.code.locations[where] for where in context.fired),
         )
+
+
+def _first(query: Any) -> Any:
+    """Return a function that gives the value of a query's only variable; its first answer is its only one."""
+
+    def run(context: Context) -> Any:
+        found: list[tuple[Any, ...]] = []
+        query(context, found)
+        return found[0][0] if found else None
+
+    return run
 
 
 def _document(data: Any) -> Object:

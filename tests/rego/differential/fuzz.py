@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from anyplug import rego
-from anyplug.rego.builtins import TABLE
+from anyplug.rego.builtins.every import TABLE
 from anyplug.rego.values import rego_errors
 from anyplug.rego.values.text import valid
 from anyplug.rego.values.values import FALSE, NULL, TRUE, Object, Set

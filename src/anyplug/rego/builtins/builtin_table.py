@@ -25,6 +25,7 @@ ANY: Final[Kinds] = None
 EVERYTHING: Final[frozenset[type]] = frozenset({str, int, Decimal, tuple, Object, Set, Atom})
 
 GO_DIGITS: Final = 19  # that OPA reads as an integer at most, a point among them
+EVERY: Final = "anyplug.rego.builtins.every"
 LEAST, MOST = -(1 << 63), (1 << 63) - 1  # of an integer in Go
 
 NAMES: Final[dict[Any, str]] = {
@@ -47,6 +48,7 @@ class Builtin:
         self.many = False  # gives an iterable of answers
         self.impure = False  # may answer differently next time
         self.refused = ""  # why it is not supported
+        self.module = EVERY  # whose import declares it
 
     @property
     def adapted(self) -> Callable[..., Any]:
@@ -105,6 +107,7 @@ def builtin(
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         arity = function.__code__.co_argcount - context
         made = Builtin(name, _checked(function, kinds, context=context), arity)
+        made.module = function.__module__
         made.kinds = kinds
         made.context, made.many, made.impure = context, many, impure
         TABLE[name] = made

@@ -1,15 +1,17 @@
 """Semantic versions, units of size, and UUIDs."""
 
 import re
-import uuid
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyplug.rego.builtins.builtin_table import ANY, MOST, STRING, builtin, can_be_read
 from anyplug.rego.values import numbers
 from anyplug.rego.values.rego_errors import BuiltinError
 from anyplug.rego.values.values import Object
+
+if TYPE_CHECKING:
+    import uuid
 
 _IDENTIFIERS: Final = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
 _NUMERIC: Final = re.compile(r"0|[1-9][0-9]*")
@@ -131,10 +133,14 @@ def units_parse(text: Any) -> Any:
 @builtin("uuid.rfc4122", ANY, context=True, impure=True)
 def uuid_rfc4122(context: Any, key: Any) -> Any:
     """Return a random UUID: the same for the same key, during one evaluation."""
+    import uuid  # takes 3 ms, and few policies need it
+
     return context.now.setdefault(f"uuid:{key}", str(uuid.uuid4()))
 
 
-def _uuid(text: str) -> uuid.UUID | None:
+def _uuid(text: str) -> "uuid.UUID | None":
+    import uuid  # takes 3 ms, and few policies need it
+
     form = text[9:] if text.lower().startswith("urn:uuid:") else text
     form = form[1:-1] if len(form) == 38 else form  # noqa: PLR2004 - braces, or whatever stands there, as in Go
     if not re.match(r"[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{4}\1[0-9a-fA-F]{12}$", form):
@@ -162,7 +168,7 @@ def uuid_parse(text: Any) -> Any:
     return Object(made)
 
 
-def _variant(found: uuid.UUID) -> str:
+def _variant(found: "uuid.UUID") -> str:
     top = found.int >> 61 & 7
     if top < 4:  # noqa: PLR2004 - the bits that RFC 4122 gives
         return "Reserved"

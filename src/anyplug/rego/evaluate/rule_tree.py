@@ -41,7 +41,9 @@ class Node:
         self.children: dict[Any, Node] = {}
         self.group: Group | None = None
         self.partial: Group | None = None  # rules whose heads go on with variables from here
-        self.evaluate: Callable[[Any], Any] | None = None  # set once it is compiled; not for functions
+        self.calls = ""  # the function that evaluates its rules, once it is compiled; not for functions
+        self.called_partially = ""
+        self.evaluate: Callable[[Any], Any] | None = None
         self.dynamic: Callable[[Any], Any] | None = None
         self.function = False
         self.depths: frozenset[int] = frozenset()  # how far below here the values of its partial rules stand
@@ -52,6 +54,12 @@ class Node:
         if found is None:
             found = self.children[key] = Node((*self.path, key))
         return found
+
+    def take(self, named: Callable[[str], Callable[[Any], Any]], calls: str, partially: str) -> None:
+        """Take the functions that evaluate its rules, by their names; empty: there is none."""
+        self.calls, self.called_partially = calls, partially
+        self.evaluate = named(calls) if calls else None
+        self.dynamic = named(partially) if partially else None
 
     def find(self, path: tuple[Any, ...]) -> "Node | None":
         """Return the node at a path."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from anyplug.rego.compile.namespace import Namespace
+from anyplug.rego.compiling.namespace import Namespace
 from anyplug.rego.values.rego_errors import NOT_SUPPORTED, Fault, Location, RegoErrors
 
 MAX_BLOCKS: Final = 17  # Python takes 20 nested loops; some are for what stands inside

@@ -7,21 +7,21 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anyplug.rego import builtins
-from anyplug.rego.compile import metadata, write_rules
-from anyplug.rego.compile.dependencies import Dependencies, builtin_of
-from anyplug.rego.compile.names import Names
-from anyplug.rego.compile.namespace import Namespace
-from anyplug.rego.compile.safety import Safety
-from anyplug.rego.compile.write_bodies import Emitter
+from anyplug.rego.builtins import every
+from anyplug.rego.compiling import metadata, write_rules
+from anyplug.rego.compiling.dependencies import Dependencies, builtin_of
+from anyplug.rego.compiling.names import Names
+from anyplug.rego.compiling.namespace import Namespace
+from anyplug.rego.compiling.safety import Safety
+from anyplug.rego.compiling.write_bodies import Emitter
 from anyplug.rego.evaluate.rule_tree import Group, Tree
+from anyplug.rego.generated.code import Code
 from anyplug.rego.parse import walk
 from anyplug.rego.parse.modules import parse_module, parse_query
 from anyplug.rego.parse.tree import ROOTS, Call, Expr, Module, Scalar, Term, With
 from anyplug.rego.values.rego_errors import COMPILE_ERROR, NOT_SUPPORTED, PARSE_ERROR, Fault, Location, RegoErrors
 
 INTERNAL: Final = "rego_internal_error"
-QUERY: Final = Location("query", 1, 1)
 
 
 class Unit:
@@ -95,7 +95,7 @@ class Unit:
         def arity(name: tuple[str, ...]) -> int | None:
             if name[0] == "data":
                 return arities.get(name[1:])
-            found = builtins.TABLE.get(".".join(name))
+            found = every.TABLE.get(".".join(name))
             return None if found is None else found.arity
 
         for module in self.modules:
@@ -150,17 +150,16 @@ class Unit:
         for group in self.tree.groups:
             try:
                 lines = write_rules.write(self.namespace, group, traced=self.traced)
-                self.namespace.define_later(group.name, "\n".join(lines))
+                self.namespace.code.function(group.name, "\n".join(lines))
             except RegoErrors as error:
                 self.faults += error.faults
         self.refuse()
         for node in self.tree.root.nodes():
-            if node.group is not None and not node.function:
-                node.evaluate = self.namespace.named(node.group.name)
-            if node.partial is not None:
-                node.dynamic = self.namespace.named(node.partial.name)
-                if not node.children:
-                    node.evaluate, node.dynamic = node.dynamic, None
+            calls = node.group.name if node.group is not None and not node.function else ""
+            partially = node.partial.name if node.partial is not None else ""
+            if partially and not node.children:
+                calls, partially = partially, ""
+            node.take(self.namespace.code.named, calls, partially)
 
     def release(self) -> None:
         """Release the trees: what was compiled does without, and the garbage collector has less to look at."""
@@ -186,19 +185,15 @@ class Unit:
             emitter.line(f"out.append(({values}))")
             return self.namespace.query(["def query(c, out):", *emitter.lines]), list(names)
 
-    def together(self, paths: tuple[str, ...]) -> Any:
-        """Compile references into one function, which gives a value or None for each. Raises RegoErrors."""
-        with self.lock:
-            emitter = Emitter(self.namespace, "return None", {})
-            values: list[str] = []
-            for path in paths:
-                body, own = self.checked_query(f"x := {path}")
-                values.append(emitter.value(body, own["x"], QUERY))
-            emitter.line(f"return ({''.join(value + ', ' for value in values)})")
-            return self.namespace.query(["def query(c):", *emitter.lines])
+    @property
+    def code(self) -> Code:
+        """What evaluating the policies needs."""
+        return self.namespace.code
 
     def impurities(self, path: str) -> frozenset[str]:
         """Name the builtins behind a reference whose answer may be another one next time. Raises RegoErrors."""
+        if (node := self.code.plain(path)) is not None and (group := node.group or node.partial) is not None:
+            return self.dependencies.behind({group})
         body, _ = self.checked_query(f"x := {path}")
         return self.dependencies.impurities(walk.of_body(body))
 

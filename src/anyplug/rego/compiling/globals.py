@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from anyplug.rego.compile.scopes import Scope
+from anyplug.rego.compiling.scopes import Scope
 from anyplug.rego.parse.tree import ROOTS, Module, Ref, Scalar, Term, Var
 from anyplug.rego.values.rego_errors import COMPILE_ERROR, Fault
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from anyplug.rego.compile.namespace import Namespace
-from anyplug.rego.compile.write_bodies import Emitter
-from anyplug.rego.compile.write_terms import constant
+from anyplug.rego.compiling.namespace import Namespace
+from anyplug.rego.compiling.write_bodies import Emitter
+from anyplug.rego.compiling.write_terms import constant
 from anyplug.rego.evaluate.rule_tree import Group
 from anyplug.rego.parse.tree import Rule, Scalar, Term, Var
 

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from anyplug.rego.compile.safety import in_pattern, in_term, in_turn
-from anyplug.rego.compile.write_lines import Writer
+from anyplug.rego.compiling.safety import in_pattern, in_term, in_turn
+from anyplug.rego.compiling.write_lines import Writer
 from anyplug.rego.evaluate.rule_tree import Node
 from anyplug.rego.parse.tree import (  # fmt: skip
     Array,

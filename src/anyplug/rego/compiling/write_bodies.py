@@ -7,8 +7,8 @@ Python's own local variables, and whether they have a value is known here and no
 
 from typing import Final
 
-from anyplug.rego.compile.safety import in_expr, in_term, unification
-from anyplug.rego.compile.write_terms import TermWriter, constant, is_integer, is_wildcard
+from anyplug.rego.compiling.safety import in_expr, in_term, unification
+from anyplug.rego.compiling.write_terms import TermWriter, constant, is_integer, is_wildcard
 from anyplug.rego.parse.tree import (  # fmt: skip
     ROOTS,
     Array,
@@ -50,17 +50,6 @@ class Emitter(TermWriter):
         self.line("break")
         self.restore(state, flag)
         return flag
-
-    def value(self, body: list[Expr], name: str, at: Location) -> str:
-        """Write code that gives the first value of a body's variable, or None."""
-        found = self.keep("None")
-        state = self.save()
-        self.loop("for _ in ONCE:", at)
-        self.body(body)
-        self.line(f"{found} = {self.local[name]}")
-        self.line("break")
-        self.restore(state, f"{found} is not None")
-        return found
 
     def body(self, body: list[Expr]) -> None:
         """Write expressions one after another."""
@@ -155,8 +144,8 @@ class Emitter(TermWriter):
         if name in TESTS:
             left, right = self.terms(call.args)
             quick = " and ".join(f"{side}.__class__ is str" for side in (left, right) if side[0] not in "'\"")
-            known, where = self.names.constant(name), self.names.location(call.at)
-            slow = f"holds({self.context}, {known}, {where}, {left}, {right})"
+            code, where = self.names.builtin(call.name)[0], self.names.location(call.at)
+            slow = f"holds({self.context}, {code}, {name!r}, {where}, {left}, {right})"
             return f"{TESTS[name].format(left, right)} if {quick or 'True'} else {slow}"
         if call.name == ("internal", "member_2"):
             left, right = self.terms(call.args)

@@ -7,9 +7,9 @@ Returns new trees in which every local variable has a unique name, rules and imp
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from anyplug.rego.compile import negation
-from anyplug.rego.compile.globals import Globals
-from anyplug.rego.compile.scopes import Scope, declarations, mentions
+from anyplug.rego.compiling import negation
+from anyplug.rego.compiling.globals import Globals
+from anyplug.rego.compiling.scopes import Scope, declarations, mentions
 from anyplug.rego.parse.tree import (  # fmt: skip
     ROOTS,
     Array,

@@ -7,7 +7,7 @@ as what it needs is there. It decides in which order a comprehension finds its m
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from anyplug.rego.compile import negation
+from anyplug.rego.compiling import negation
 from anyplug.rego.parse.tree import (  # fmt: skip
     ROOTS,
     Array,

@@ -1,9 +1,9 @@
 """What rules need of each other: which may evaluate which, in no circle, and which builtins lie behind them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from anyplug.rego import builtins
+from anyplug.rego.builtins import every
 from anyplug.rego.builtins.builtin_table import Builtin
 from anyplug.rego.evaluate.rule_tree import Group, Tree, below_data
 from anyplug.rego.parse.tree import Call, Ref, Term, Var, With
@@ -58,8 +58,12 @@ class Dependencies:
 
     def impurities(self, terms: list[Term | With]) -> frozenset[str]:
         """Name the builtins behind terms whose answer does not depend on their arguments alone."""
-        found = _impure(terms)
-        waiting = list(self.touched(terms))
+        return frozenset(_impure(terms)) | self.behind(self.touched(terms))
+
+    def behind(self, groups: Iterable[Group]) -> frozenset[str]:
+        """Name the builtins behind groups whose answer does not depend on their arguments alone."""
+        found: set[str] = set()
+        waiting = list(groups)
         seen: set[Group] = set()
         while waiting:
             group = waiting.pop()
@@ -72,7 +76,7 @@ class Dependencies:
 
 def builtin_of(call: Call) -> Builtin | None:
     """Return the builtin that is called; empty if it is a function."""
-    return builtins.TABLE[".".join(call.name)] if call.name[0] != "data" else None
+    return every.TABLE[".".join(call.name)] if call.name[0] != "data" else None
 
 
 def _impure(terms: list[Term | With]) -> set[str]:
