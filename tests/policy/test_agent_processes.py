@@ -7,13 +7,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 import command_line
 import conditions
 import daemons
+import processes
+import terminals
 from policy_projects import bash, decision, policy, project
 
 AGENT = """
@@ -58,13 +60,13 @@ def agent(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def shell(**variables: str) -> Iterator[Callable[[str], int]]:
+def shell(*words: str, **variables: str) -> Iterator[Callable[[str], int]]:
     """Give a shell in a terminal of its own, as a person has; what is given to the function is typed there."""
     marks = ("CI", "CLAUDECODE", "OPENCODE", "CURSOR_AGENT", "GEMINI_CLI", "CODEX_SANDBOX")
     environment = {name: value for name, value in os.environ.items() if name not in marks} | variables
     ours, theirs = pty.openpty()
-    words = ["setsid", "--ctty", "sh"]
-    process = subprocess.Popen(words, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    command = ["setsid", "--ctty", *(words or ("sh",))]
+    process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     try:
         yield lambda line: os.write(ours, f"{line}\n".encode())
@@ -93,6 +95,7 @@ def _policies():
         f"{OURS} config x k=v",
         f"{OURS} stop",
         f"{OURS} serve --http 127.0.0.1:0",
+        f"{OURS} ui --no-open",
     ],
 )
 def test_what_an_agent_starts_decides_nothing(command):
@@ -100,15 +103,19 @@ def test_what_an_agent_starts_decides_nothing(command):
     assert code != 0
     assert REFUSED in err
     assert "it asked for a decision with `anyplug eval`, and counts as an agent until it ends" in err
+    assert "a script that only tests policies passes --trial" in err
     assert "run it in your own terminal" in err
 
 
 @pytest.mark.claim("agents-decide-nothing")
-@pytest.mark.parametrize("words", ["audit prune --before 1d --yes", "audit --reseal"])
-def test_nor_does_one_change_the_audit(words):
+@pytest.mark.claim("agents-decide-nothing")
+@pytest.mark.parametrize(
+    "words", ["audit prune --before 1d --yes", "audit --reseal", "ungrant x calls:guard", "leftovers x --give 1"]
+)
+def test_nor_does_one_change_the_audit_or_what_plugins_have(words):
     [(code, _, err)] = as_agent(f"{OURS} {words}")
     assert code != 0
-    assert "`anyplug audit` was not run" in err
+    assert f"`anyplug {words.split()[0]}` was not run" in err
 
 
 @pytest.mark.claim("agents-decide-nothing")
@@ -197,11 +204,12 @@ async def test_a_person_at_a_terminal_may_while_an_agent_is_up(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_whoever_types_an_event_into_a_shell_is_no_agent(home, tmp_path):
+@pytest.mark.parametrize("words", ["sh", "bash --init-file /dev/null", "bash --noprofile -O extglob -i"])
+async def test_whoever_types_an_event_into_a_shell_is_no_agent(home, tmp_path, words):
     asked, said = tmp_path / "asked", tmp_path / "said"
     event = tmp_path / "event.json"
     event.write_text(json.dumps(bash("ls")))
-    with shell() as typed:
+    with shell(*words.split()) as typed:
         typed(f"{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}")
         await conditions.until(asked.exists)
         assert json.loads(asked.read_text()) == {"decision": "allow"}
@@ -209,6 +217,17 @@ async def test_whoever_types_an_event_into_a_shell_is_no_agent(home, tmp_path):
         typed(f"{OURS} policy trust --yes > {said}.part 2>&1; mv {said}.part {said}")
         await conditions.until(said.exists)
     assert "is trusted" in said.read_text()
+
+
+def test_a_script_that_tmux_starts_does_not_make_all_its_windows_an_agents(home, tmp_path, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    asked, event, script = (tmp_path / name for name in ("asked", "event.json", "script.sh"))
+    event.write_text(json.dumps(bash("ls")))
+    script.write_text(f"{EVAL} < {event} > {asked}.part; mv {asked}.part {asked}; read held\n")
+    with terminals.Terminal(tmp_path, ["sh", str(script)]):
+        processes.until(asked.exists)
+        assert json.loads(asked.read_text()) == {"decision": "allow"}
+        assert not (home / "agents").exists()
 
 
 @pytest.mark.anyio
@@ -238,3 +257,38 @@ def test_a_setting_does_not_allow_it(home):
     (home / "settings.toml").write_text("[policy]\nself_protection = false\n")
     [(code, _, err)] = as_agent(f"{OURS} policy trust --yes")
     assert (code != 0, REFUSED in err) == (True, True)
+
+
+@pytest.mark.parametrize("given", ["", " ", "no event", "[]", "{}", '{"hook_event_name": "Odd"}'])
+@pytest.mark.parametrize("is_daemon_up", [False, True])
+def test_whatever_sends_no_event_is_no_agent(home, given, is_daemon_up):
+    with daemons.resident() if is_daemon_up else nullcontext():
+        done = command_line.run("eval", "--harness", "opencode", stdin=given)
+        assert (done.code != 0, done.out) == (True, "")
+        assert not (home / "agents").exists()
+        command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
+        assert (home / "agents").exists() == ("CI" not in os.environ)
+
+
+def test_a_script_that_only_tests_policies_is_no_agent_and_leaves_no_record():
+    given = [(f"{EVAL} --trial", json.dumps(bash("ls"))), (f"{OURS} approve x", "")]
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT, json.dumps(given)], env=environment, capture_output=True, text=True, check=True
+    )
+    _, (code, _, err) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (code, REFUSED in err) == (4, False)  # there is no plugin x
+    assert command_line.ok("audit", "--json").json == []
+    assert "0 of 0 recorded calls" in command_line.ok("policy", "replay", ".cupcake").out
+
+
+@pytest.mark.claim("agents-decide-nothing")
+def test_nor_does_the_daemon_open_the_console_for_what_has_no_terminal_of_a_person():
+    with daemons.resident():
+        assert "link" in daemons.Client(kind="control").asks("console")["result"]
+        with agent("true"):
+            refused = daemons.Client(kind="control").asks("console")["error"]
+        assert refused["code"] == "denied"
+        assert refused["message"].startswith("the console was not opened: it has no terminal of yours")
+        [(code, out, err)] = as_agent(f"{OURS} ui --no-open --json")
+        assert (code, "login" in out) == (3, False), (out, err)

@@ -314,7 +314,7 @@ async def test_codex_gets_only_answers_that_it_obeys():
 def refusals():
     return [
         {key: record[key] for key in ("attachment", "tool", "format", "verdict", "by", "reason", "outcome")}
-        for record in json.loads(command_line.ok("audit", "--json").out)
+        for record in json.loads(command_line.ok("audit", "--kind", "call", "--json").out)
     ]
 
 
@@ -330,9 +330,13 @@ def test_questions_changes_and_where_they_are_wanted_allowed_calls_are_on_record
     ]  # fmt: skip
     plugin_folders.write(os.path.join(command_line.home(), "settings.toml"), "[audit]\nagent_calls = true\n")
     command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("pwd")))
-    found = command_line.ok("audit", "--json", "--agent", "opencode", "--project", ".", "--by", "policy").json
+    found = command_line.ok(
+        "audit", "--kind", "call", "--json", "--agent", "opencode", "--project", ".", "--by", "policy"
+    ).json
     assert [record["outcome"] for record in found] == ["asked", "modified", "allowed"]
-    assert [record["number"] for record in command_line.ok("audit", "--json", "--by", "Q").json] == [1]
+    assert [record["number"] for record in command_line.ok("audit", "--kind", "call", "--json", "--by", "Q").json] == [
+        1
+    ]
 
 
 @pytest.mark.claim("eval-recorded")
@@ -346,7 +350,7 @@ def test_a_refusal_of_an_agents_own_tool_is_on_record(verb):
         "attachment": "opencode:ses_1", "tool": "Bash", "format": "opencode", "verdict": "denied",
         "by": "policy:R .cupcake/policies/opencode/p.rego:8", "reason": "because", "outcome": "denied",
     }  # fmt: skip
-    assert "hunter2" not in command_line.ok("audit", "--json").out
+    assert "hunter2" not in command_line.ok("audit", "--kind", "call", "--json").out
     assert "   curl --password *" in command_line.ok("audit", "--by", "policy:R").out
     assert command_line.ok("audit", "--verify").out == "1 record, the chain is intact\n"
 
@@ -356,7 +360,17 @@ def test_a_refusal_because_policies_are_broken_is_on_record():
     project({"p": "package cupcake.policies.opencode.p\nthis is not Rego"})
     assert command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls"))).code == 1
     (record,) = refusals()
-    assert (record["tool"], record["by"], record["outcome"]) == ("bash", "policy:", "denied")
+    assert (record["tool"], record["by"], record["outcome"]) == ("bash", "policy", "denied")
+
+
+@pytest.mark.claim("eval-recorded")
+def test_a_refusal_because_there_is_no_event_is_on_record_without_a_tool():
+    project({"p": "package cupcake.policies.opencode.p\nthis is not Rego"})
+    said = command_line.run("eval", "--harness", "opencode", stdin="\n").err
+    assert "there is no event: nothing was passed" in said
+    (record,) = refusals()
+    assert (record["tool"], record["by"]) == ("", "policy")
+    assert command_line.ok("audit", "summary", "--json").json["by"]["tool"] == {"-": 1}
 
 
 def test_what_is_asked_about_or_changed_is_on_record_and_what_is_allowed_is_not():
@@ -365,7 +379,7 @@ def test_what_is_asked_about_or_changed_is_on_record_and_what_is_allowed_is_not(
     project({"p": policy("opencode.p", rules)})
     for command in ("ls", "rm x", "make"):
         command_line.ok("eval", "--harness", "opencode", stdin=json.dumps(bash(command)))
-    asked, modified = json.loads(command_line.ok("audit", "--json").out)
+    asked, modified = json.loads(command_line.ok("audit", "--kind", "call", "--json").out)
     assert (asked["verdict"], asked["outcome"], asked["reason"]) == ("asked", "asked", "sure?")
     assert asked["notes"] == ["rm x"]
     assert (modified["verdict"], modified["reason"]) == ("modified", "try")

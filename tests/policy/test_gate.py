@@ -26,7 +26,7 @@ def ours(body, name="anyplug.p", **routing):
 
 
 def records(host):
-    return [item.record for item in host._audit.records()]
+    return [item.record for item in host._audit.calls()]
 
 
 async def test_without_policies_nothing_is_asked_and_no_rego_is_read(host, cyclop):

@@ -7,6 +7,7 @@ import pytest
 
 import command_line
 import plugin_folders
+from anyplug.frontends.cli.policy_trials import EVENTS
 from policy_projects import NO_VERIFY, bash, decision, policy, project
 
 EVENT = '{"tool": "bash", "args": {"command": "git commit --no-verify"}}'
@@ -30,6 +31,40 @@ def test_what_init_writes_refuses_publishing_however_it_is_written(harness):
     examples = [{"event": {"tool": "bash", "args": {"command": each}}, "decision": "deny"} for each in commands]
     plugin_folders.write(f".cupcake/policies/{harness}/more.test.json", json.dumps(examples))
     assert command_line.ok("policy", "test", "--json").json["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("connected", "harness", "said"),
+    [
+        ([], "opencode", "this is for OpenCode; `anyplug policy init --harness claude"),
+        ([["claude", "--policy"]], "claude", "this is for Claude Code and Codex, because it is connected; "),
+        ([["codex", "--policy", "--global"]], "claude", "because it is connected"),
+        ([["opencode", "--policy"]], "opencode", "this is for OpenCode, because it is connected"),
+        ([["claude", "--yes"]], "claude", "because it is connected"),
+        ([["claude", "--project", "--yes"], ["claude", "--policy"]], "claude", "because it is connected"),
+        ([["claude", "--policy"], ["opencode", "--yes"]], "opencode", "this is for OpenCode; "),
+    ],
+)
+def test_init_is_for_the_agent_that_is_connected(connected, harness, said):
+    for words in connected:
+        command_line.ok("connect", *words)
+    for words in ([], ["--global"]):
+        err = command_line.ok("policy", "init", *words).err
+        assert said in err
+    assert os.listdir(".cupcake/policies") == [harness]
+    assert command_line.ok("policy", "init", ".cupcake", "--json").json["harness"] == harness
+    assert "this is for" not in command_line.ok("policy", "init", "other", "--harness", harness).err
+
+
+@pytest.mark.parametrize("scope", [[], ["--global"]])
+def test_init_says_where_the_policy_is_in_force_already(scope):
+    init = ["policy", "init", "--harness", "claude", *scope]
+    assert "puts it into force" in command_line.ok(*init).err
+    command_line.ok("connect", "claude", "--policy", *scope)
+    err = command_line.ok(*init).err
+    assert "it is in force for the tools of Claude Code\n" in err
+    assert "puts it into force" not in err
+    assert "puts it into force" in command_line.ok("policy", "init", "--harness", "opencode", *scope).err
 
 
 def test_init_leaves_alone_what_is_there():
@@ -66,6 +101,13 @@ def test_without_policies_every_action_says_what_to_do():
     command_line.fails(2, "policy", "replay")
     command_line.fails(2, "policy", "explain", "{")
     command_line.fails(2, "policy", "explain", "[]")
+    wrong = command_line.fails(2, "policy", "explain", '{"tool_name": "Bash"}', "--harness", "opencode").err
+    assert "takes events of Claude Code" in wrong
+    for harness, example in EVENTS.items():
+        command_line.ok("policy", "init", "--harness", harness)
+        hint = command_line.fails(2, "policy", "explain", '{"x": 1}', "--harness", harness).err
+        assert f"write it like `{example}`" in hint
+        command_line.ok("policy", "explain", example, "--harness", harness)
     command_line.fails(2, "policy", "replay", "x.rego", "--since", "yesterday")
 
 

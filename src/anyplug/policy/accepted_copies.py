@@ -12,7 +12,6 @@ project's files differ from the copy, both decide (see `evaluation`), so that no
 import hashlib
 import os
 import shlex
-import shutil
 import time
 from typing import Final
 
@@ -191,7 +190,7 @@ def keep(home: str, reading: Reading, *, trusted: bool, unconfined: bool = False
             os.symlink(os.path.basename(folder), f"{beside}.link")
             _replace(f"{beside}.link", os.path.join(home, ACCEPTED, key))
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        _remove(beside)
     policy_folders.note(home, reading.project)
 
 
@@ -215,6 +214,8 @@ def _remove(path: str) -> None:
     if os.path.islink(path):
         os.unlink(path)
     else:
+        import shutil  # with three compressors; only needed to change what was accepted
+
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from anyplug.model.late_patterns import late
 from anyplug.policy import patch_targets
 from anyplug.policy.paths import expanded, is_link, resolved
 from anyplug.policy.shell import command_steps, substitutions, syntax, word_patterns
@@ -65,7 +66,7 @@ EDIT_LISTS: Final = frozenset({"multiedit"})  # tools with a list of edits, in l
 FILE_TOOLS: Final = frozenset({"Edit", "Write", "Read", "MultiEdit", "NotebookEdit", "NotebookRead", "List"})
 SHOWN: Final = 80  # characters of an invalid call
 PATCH_TOOLS: Final = frozenset({"apply_patch", "Patch"})
-PATCHING_TOOL: Final = re.compile(r"patch|diff", re.IGNORECASE)  # with other names
+PATCHING_TOOL: Final = late(r"patch|diff", re.IGNORECASE)  # with other names
 PATCH_KEYS: Final = ("patchText", "patch", "input", "diff")
 SPELLINGS: Final = (  # of one argument, in tools of different agents
     PATH_KEYS,
@@ -73,7 +74,7 @@ SPELLINGS: Final = (  # of one argument, in tools of different agents
     ("old_string", "oldString"),
 )
 SEARCHING_TOOLS: Final = frozenset({"Grep", "Glob"})
-NAMING_KEY: Final = re.compile(  # of an argument that names files, in unknown tools
+NAMING_KEY: Final = late(  # of an argument that names files, in unknown tools
     r"path|file|source|dest|target|folder|directory|^(?:src|dst|from|to|uri)$", re.IGNORECASE
 )
 MOST_NAMED: Final = 1_000  # files that one call names
@@ -106,6 +107,8 @@ def parse(raw: bytes | str) -> Any:
     """Parse JSON. Raises BadEvent."""
     if len(raw) > LARGEST:
         raise BadEvent(f"the event is longer than {LARGEST >> 20} MiB")
+    if not raw.strip():
+        raise BadEvent("there is no event: nothing was passed")
     try:
         found = msgspec.json.decode(raw)
         # Parsers differ in which of two equal keys counts. This pass only looks for these: numbers are not parsed.

@@ -5,7 +5,8 @@
 Process numbers and times are only valid in their own namespaces. For an agent in other namespaces we cannot tell
 whether it lives or what it started, so it counts for an hour after it last asked.
 
-Only the agent itself is recorded, and none of its ancestors: the terminal that it was started from is not affected. In
+Only the agent itself is recorded, and none of its ancestors: the terminal that it was started from is not affected. A
+script that asks by itself, started in a terminal, by a timer or over SSH, records nobody. In
 continuous integration (`CI` is set) one process runs everything, so only an agent that marks its children is recorded.
 
 While a recorded agent lives, a command that decides about trust is refused if it was started by the agent, if it has an
@@ -15,18 +16,23 @@ its own terminal and clears the marks cannot be told from a person's.
 """
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 
 from anyplug.home import process_identity
 from anyplug.home.location import make_private
+from anyplug.model.late_patterns import late
 
 FOLDER = "agents"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "busybox"})
 WRAPPERS = frozenset(
     {"env", "timeout", "nice", "nohup", "stdbuf", "uv", "uvx", "pipx"}
 )  # between an agent and `anyplug eval`
+VALUED = frozenset({"--rcfile", "--init-file", "--init-command", "-C", "-o", "+o", "-O", "+O"})  # options of shells
+# What starts a person's terminals, and services, is no agent: a script that one of these started asks for itself.
+SESSION_STARTERS = frozenset(
+    {"systemd", "init", "sshd", "sshd-session", "login", "cron", "crond", "atd", "tmux", "screen"}
+)
 MARKS = (
     "CLAUDECODE",
     "OPENCODE",
@@ -36,7 +42,7 @@ MARKS = (
 )  # variables that agents set for commands
 MOST_ANCESTORS = 64
 NAMESPACES = ("pid", "time")  # that determine a process's number and start time
-ESCAPE = re.compile(r"\\([0-7]{3})")  # in /proc/self/mountinfo
+ESCAPE = late(r"\\([0-7]{3})")  # in /proc/self/mountinfo
 UNSEEN_S = 3600.0  # how long an agent counts that is not visible from here
 
 
@@ -79,7 +85,10 @@ def reason_against(
         return "an agent bound by policies is running in other namespaces, and may have started this"
     agent = next((one for one in _ancestors(pid) if process_identity.of(one) in known), 0)
     if agent:
-        why = "it asked for a decision with `anyplug eval`, and counts as an agent until it ends"
+        why = (
+            "it asked for a decision with `anyplug eval`, and counts as an agent until it ends; a script that only "
+            "tests policies passes --trial"
+        )
         return f"an agent bound by policies started this (process {agent}: {why})"
     alive = min(known).partition(":")[0]
     if mark := _mark(environment):
@@ -144,11 +153,24 @@ def _agent(pid: int) -> int | None:
         if "eval" in words and any("anyplug" in word for word in words):
             continue
         if name in SHELLS:
-            if _has_terminal(one) and all(word.startswith("-") and word != "-c" for word in words[1:]):
+            if _has_terminal(one) and _is_interactive(words[1:]):
                 return None  # a person types there
+        elif words and os.path.basename(words[0].partition(":")[0]).lower() in SESSION_STARTERS:
+            return None
         elif name not in WRAPPERS:
             return one if name else None
     return None
+
+
+def _is_interactive(words: list[str]) -> bool:
+    """Return whether a shell that was started with these words reads commands from its terminal."""
+    values = iter(words)
+    for word in values:
+        if word in VALUED:
+            next(values, "")  # editors' terminals start shells with a file of their own
+        elif not word.startswith(("-", "+")) or ("c" in word and not word.startswith("--")):
+            return False  # a script, or `-c` and the command
+    return True
 
 
 def _ancestors(pid: int) -> Iterator[int]:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from anyplug.home.location import state_path
+from anyplug.home.private_cache import PrivateCache
 from anyplug.home.settings import binding_places
 from anyplug.model.errors import StoreError
-from anyplug.policy import accepted_copies, policy_files, policy_folders
+from anyplug.policy import accepted_copies, policy_files, policy_folders, stored_sets
 from anyplug.policy.accepted_copies import Acceptance
 from anyplug.policy.agent_events import AGENTS, OURS, POLICIES_OF, BadEvent, with_input
 from anyplug.policy.agent_events import read as read_event
@@ -78,6 +79,7 @@ class Engine:
         self._places: dict[
             str, tuple[list[CupcakeCopy], float]
         ] = {}  # by folder: where its policies are, and since when
+        self._cache = PrivateCache(os.path.join(self._home, stored_sets.FOLDER)) if home else None
         self._kept: OrderedDict[tuple[CupcakeCopy, str, str], Kept] = OrderedDict()
 
     async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
@@ -145,10 +147,44 @@ class Engine:
         if not kept.stamps or now - kept.looked >= self._look_s:
             kept.looked = now
             if not kept.stamps or not all(source.is_fresh for source in kept.stamps):
-                _load(kept, place, harness, whole, self._home)
+                self._load(kept, place, harness, whole)
         if kept.loaded is None:
             raise NoPolicies(kept.trouble)
         return kept
+
+    def _load(self, kept: Kept, place: CupcakeCopy, harness: str, whole_root: str) -> None:
+        """Read a place; if it is now invalid, keep the previous state, or else what a person accepted."""
+        home = self._home
+        source = policy_files.read(place.root, harness, cache=self._cache)
+        whole = policy_files.read_own(whole_root, harness, self._cache) if whole_root else None
+        acceptance = accepted_copies.look(place.copy, source, harness)
+        kept.stamps = [source, acceptance, *([] if whole is None else [whole])]
+        is_own_trusted = True
+        # Only people write in our home.
+        if whole is not None and home and not is_within(os.path.realpath(whole_root), home):
+            trusted = accepted_copies.look_own(home, whole, harness)
+            kept.stamps.append(trusted)
+            is_own_trusted = trusted.is_trusted
+        is_lost = place.is_lost and acceptance.record is None
+        kept.trouble = ()
+        try:
+            loaded = build(source, whole, harness, acceptance, is_lost=is_lost, cache=self._cache)
+        except RegoErrors as error:
+            kept.trouble = tuple(map(str, error.faults))
+            if kept.loaded is not None:
+                return
+            try:
+                loaded = build(source, whole, harness, acceptance, is_lost=is_lost, is_broken=True, cache=self._cache)
+            except RegoErrors:
+                return
+        else:
+            if place.copy and acceptance.record is None and not is_lost and source.has_policies:
+                try:
+                    accepted_copies.accept(home, place.root, trusted=False)
+                except (OSError, StoreError):  # a home that is not writable stores nothing, and policies still decide
+                    pass
+        kept.loaded = msgspec.structs.replace(loaded, is_own_trusted=is_own_trusted)
+        kept.decisions.clear()
 
     def protected(self, root: str, global_config: str = "") -> list[str] | None:
         """Return the folders that agents may not change; None if they may."""
@@ -174,39 +210,6 @@ class Engine:
         return os.path.join(self._home, HOME_FOLDER) if harness == OURS and self._home else policy_files.global_folder()
 
 
-def _load(kept: Kept, place: CupcakeCopy, harness: str, whole_root: str, home: str) -> None:
-    """Read a place; if it is now invalid, keep the previous state, or else what a person accepted."""
-    source = policy_files.read(place.root, harness)
-    whole = policy_files.read_own(whole_root, harness) if whole_root else None
-    acceptance = accepted_copies.look(place.copy, source, harness)
-    kept.stamps = [source, acceptance, *([] if whole is None else [whole])]
-    is_own_trusted = True
-    if whole is not None and home and not is_within(os.path.realpath(whole_root), home):  # only people write in there
-        trusted = accepted_copies.look_own(home, whole, harness)
-        kept.stamps.append(trusted)
-        is_own_trusted = trusted.is_trusted
-    is_lost = place.is_lost and acceptance.record is None
-    kept.trouble = ()
-    try:
-        loaded = build(source, whole, harness, acceptance, is_lost=is_lost)
-    except RegoErrors as error:
-        kept.trouble = tuple(map(str, error.faults))
-        if kept.loaded is not None:
-            return
-        try:
-            loaded = build(source, whole, harness, acceptance, is_lost=is_lost, is_broken=True)
-        except RegoErrors:
-            return
-    else:
-        if place.copy and acceptance.record is None and not is_lost and source.has_policies:
-            try:
-                accepted_copies.accept(home, place.root, trusted=False)
-            except (OSError, StoreError):  # a home that is not writable stores nothing, and policies still decide
-                pass
-    kept.loaded = msgspec.structs.replace(loaded, is_own_trusted=is_own_trusted)
-    kept.decisions.clear()
-
-
 def build(
     source: Source,
     whole: Source | None,
@@ -215,6 +218,7 @@ def build(
     *,
     is_lost: bool = False,
     is_broken: bool = False,
+    cache: PrivateCache | None = None,
 ) -> Loaded:
     """Compile what was read; without an `acceptance` everything counts. Raises RegoErrors with every fault.
 
@@ -225,18 +229,18 @@ def build(
     project = outer = held = None
     copy = acceptance.source if acceptance is not None else None
     try:
-        outer = None if whole is None else own_set(whole, harness)
+        outer = None if whole is None else own_set(whole, harness, cache)
     except RegoErrors as error:
         faults += error.faults
     try:
         if copy is not None:
-            held = PolicySet(copy.policies, copy.shared, needs_evaluate=False, faults=copy.faults)
+            held = PolicySet(copy.policies, copy.shared, needs_evaluate=False, faults=copy.faults, cache=cache)
     except RegoErrors as error:
         faults += error.faults
     is_gone = source.stamps.get(source.root, 0) is None and copy is not None
     has_own = whole is not None and whole.has_policies
     try:
-        project = project_set(source, harness, has_own=has_own or is_gone)
+        project = project_set(source, harness, has_own=has_own or is_gone, cache=cache)
     except RegoErrors as error:
         if is_lost or (is_broken and held is not None):
             project = PolicySet({}, {}, needs_evaluate=False)
@@ -256,7 +260,7 @@ def build(
     )
 
 
-def project_set(source: Source, harness: str, *, has_own: bool = False) -> PolicySet:
+def project_set(source: Source, harness: str, *, has_own: bool = False, cache: PrivateCache | None = None) -> PolicySet:
     """Compile a project's policies. Raises RegoErrors, also if there are none where agents expect some.
 
     `has_own`: the user has policies for all projects, which decide alone in a project without any.
@@ -268,11 +272,18 @@ def project_set(source: Source, harness: str, *, has_own: bool = False) -> Polic
         where = Location(os.path.join(FOLDER, "policies", harness), 1, 1)
         message = f"the folder does not exist; create it with `anyplug policy init --harness {harness}`"
         faults.append(Fault(where, NO_FILE, message))
-    return PolicySet(source.policies, source.shared, needs_evaluate=harness != OURS, faults=faults)
+    return PolicySet(source.policies, source.shared, needs_evaluate=harness != OURS, faults=faults, cache=cache)
 
 
-def own_set(whole: Source, harness: str) -> PolicySet | None:
+def own_set(whole: Source, harness: str, cache: PrivateCache | None = None) -> PolicySet | None:
     """Compile the user's own policies; None if there are none. Raises RegoErrors."""
     if not whole.has_policies:
         return None
-    return PolicySet(whole.policies, whole.shared, is_global=True, needs_evaluate=harness != OURS, faults=whole.faults)
+    return PolicySet(
+        whole.policies,
+        whole.shared,
+        is_global=True,
+        needs_evaluate=harness != OURS,
+        faults=whole.faults,
+        cache=cache,
+    )

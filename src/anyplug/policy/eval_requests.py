@@ -45,9 +45,16 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 RecordDecision = Callable[[Decided], str]  # returns a warning if it could not be recorded
 
 
-def desk(home: str, settings: PolicySettings, record: RecordDecision, run: "RunSignal | None" = None) -> "EvalRequests":
-    """Return a desk for these settings; `record` writes decisions to the audit, `run` runs signals."""
+def desk(
+    home: str, settings: PolicySettings, record: RecordDecision | None, run: "RunSignal | None" = None
+) -> "EvalRequests":
+    """Return a desk for these settings; `record` writes decisions to the audit, `run` runs signals.
+
+    Without `record` nothing is kept, also not for `replay`.
+    """
     engine = Engine(home, run=run, self_protection=settings.self_protection, signals=settings.signals)
+    if record is None:
+        return EvalRequests(engine)
     return EvalRequests(engine, Recordings(home, settings.record_days), record)
 
 
@@ -62,44 +69,56 @@ class EvalRequests:
         self._record = record
 
     async def answer(
-        self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
+        self,
+        request: dict[str, Any],
+        *,
+        cwd: str = "",
+        environment: dict[str, str] | None = None,
+        heard: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Answer a request; never raises because of its content."""
-        opened = self.open(request, cwd=cwd, environment=environment)
+        opened = self.open(request, cwd=cwd, environment=environment, heard=heard)
         if isinstance(opened, dict):
             return opened
         return self.close(request, opened, await opened.ask_signals() if opened.has_signals else None)
 
     def open(
-        self, request: dict[str, Any], *, cwd: str = "", environment: dict[str, str] | None = None
+        self,
+        request: dict[str, Any],
+        *,
+        cwd: str = "",
+        environment: dict[str, str] | None = None,
+        heard: Callable[[], None] = lambda: None,
     ) -> "Inquiry | dict[str, Any]":
-        """Begin a request: return what it is about, or the answer if that is already certain."""
-        harness = str(request.get("harness", ""))
-        try:
-            return self._inquire(harness, request, cwd, environment)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a refusal with its reason
-            event = request.get("event")
-            if isinstance(request.get("text"), str | bytes):
-                event = parse(request["text"])  # it was parsed before, or the error would be a BadEvent
-            return self._failed(harness, event, error)
+        """Begin a request: return what it is about, or the answer if that is already certain.
 
-    def _inquire(
-        self, harness: str, request: dict[str, Any], cwd: str, environment: dict[str, str] | None
-    ) -> "Inquiry | dict[str, Any]":
+        `heard` is called if it is about an event: a caller that sends none is no agent.
+        """
+        harness = str(request.get("harness", ""))
         event: Any = None
         try:
             event = parse(request["text"]) if isinstance(request.get("text"), str | bytes) else request.get("event")
-            options = Options(
-                policy_dir=_text(request, "policy_dir"),
-                global_config=_text(request, "global_config"),
-                cwd=cwd,
-                environment=environment,
-                strict=request.get("strict") is True,
-                cache=request.get("cache") is True,
-            )
-            inquiry = self._engine.inquire(harness, event, options)
+            opened = self._inquire(harness, event, request, cwd, environment)
         except BadEvent as error:
             return self._without(harness, event, [str(error)])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the agent gets a refusal with its reason
+            opened = self._failed(harness, event, error)
+        heard()
+        return opened
+
+    def _inquire(
+        self, harness: str, event: Any, request: dict[str, Any], cwd: str, environment: dict[str, str] | None
+    ) -> "Inquiry | dict[str, Any]":
+        options = Options(
+            policy_dir=_text(request, "policy_dir"),
+            global_config=_text(request, "global_config"),
+            cwd=cwd,
+            environment=environment,
+            strict=request.get("strict") is True,
+            cache=request.get("cache") is True,
+        )
+        try:
+            inquiry = self._engine.inquire(harness, event, options)
         except NoPolicies as error:
             return self._without(harness, event, [*error.lines, f"hint: {error.hint}"])
         inquiry.given = event
@@ -180,7 +199,7 @@ class EvalRequests:
                 tool=_text(given, "tool") or _text(given, "tool_name") or _text(given, "hook_event_name"),
                 arguments=given.get("args", given.get("tool_input")),
                 verb="",
-                by="policy:",
+                by="policy",
                 reason=lines[0] if lines else "",
             )
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug.home.location import make_private
+from anyplug.model.late_patterns import late
 from anyplug.policy.decisions import Decision
 from anyplug.secrets.env_vars import SHOWN_SECRET, looks_secret, masked_text
 from anyplug.secrets.mask import Mask
@@ -23,8 +24,8 @@ WRITTEN: Final = frozenset({"output", "content"})
 LARGEST_LINE: Final = 1 << 18  # bytes; longer lines are not kept
 DEEPEST: Final = 30
 DAY_S: Final = 86_400
-_NAMED: Final = re.compile(r"(?<![\w-])([A-Za-z_][\w-]*)(=|:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"']+)")
-_OPTION: Final = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)(\s+)([^\s-][^\s]*)")
+_NAMED: Final = late(r"(?<![\w-])([A-Za-z_][\w-]*)(=|:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"']+)")
+_OPTION: Final = late(r"(?<!\S)(--?[A-Za-z][\w-]*)(\s+)([^\s-][^\s]*)")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

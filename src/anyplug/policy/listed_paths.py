@@ -11,12 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.model import foreign_patterns
+from anyplug.model.late_patterns import late
 from anyplug.policy import paths
 from anyplug.policy.agent_events import NAMING_KEY
 from anyplug.policy.paths import is_within
 from anyplug.policy.shell import syntax, word_patterns
-from anyplug.policy.shell.command_steps import LONGEST_GLOB, Step
-from anyplug.policy.shell.line_changes import NOWHERE, CommandLine, Guarded, has_name, lies_in
+from anyplug.policy.shell.command_steps import LONGEST_GLOB, Line, Step
+from anyplug.policy.shell.guarded_places import Guarded, has_name, lies_in
+from anyplug.policy.shell.line_changes import NOWHERE
+from anyplug.policy.shell.reading_commands import only_reads
 from anyplug.policy.shell.substitutions import MADE
 from anyplug.rego.builtins import globs
 from anyplug.rego.values.rego_errors import BuiltinError, NotSupported
@@ -25,13 +29,13 @@ MOST_FOUND: Final = 5_000  # entries of the project that are compared with patte
 FEWEST_KNOWN: Final = 3  # characters beside an unknown value by which a name is recognised
 MOST_WORDS: Final = 1_000  # of a text in another language
 SKIPPED: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
-_CHANGING_TOOL: Final = re.compile(
+_CHANGING_TOOL: Final = late(
     r"write|edit|creat|delet|remov|mov|renam|sav|put|updat|patch|replac|insert|append|cop|upload|mkdir|touch|unlink"
     r"|trash|fs|file|git",
     re.IGNORECASE,
 )
-_LETTER: Final = re.compile(r"(?:^|=)-\w")  # an option, with its value behind it
-_PATH: Final = re.compile(r"[\w.~*?/@+-]+")
+_LETTER: Final = late(r"(?:^|=)-\w")  # an option, with its value behind it
+_PATH: Final = late(r"[\w.~*?/@+-]+")
 
 
 class ListedPaths(Guarded):
@@ -42,7 +46,7 @@ class ListedPaths(Guarded):
     def __init__(self, patterns: Sequence[str], cwd: str) -> None:
         self._patterns = [pattern.removeprefix("./").rstrip("/").casefold() or "/" for pattern in patterns if pattern]
         self._plain = [pattern for pattern in self._patterns if not any(char in pattern for char in syntax.GLOBS)]
-        self._globs = [_compiled(pattern) for pattern in self._patterns if pattern not in self._plain]
+        self._globs = [_translated(pattern) for pattern in self._patterns if pattern not in self._plain]
         found = paths.find(cwd)
         self._roots = list(dict.fromkeys(map(os.path.realpath, (cwd, os.path.dirname(found) if found else cwd))))
         written = [pattern.removeprefix("./").rstrip("/") or "/" for pattern in patterns if pattern]
@@ -78,7 +82,7 @@ class ListedPaths(Guarded):
 
     def _fits(self, path: str) -> bool:
         """Whether a path fits a pattern, or lies in a folder that does."""
-        return any(pattern.fullmatch(path) for pattern in self._globs)
+        return any(foreign_patterns.is_whole(pattern, path) for pattern in self._globs)
 
     def covers(self, path: str) -> bool:
         """Whether a path is listed, or lies in a folder that is."""
@@ -128,11 +132,11 @@ class ListedPaths(Guarded):
         """Whether a command only reads: what is read must not be written elsewhere either, as in the original."""
         return None if set(step.writes) <= NOWHERE else False
 
-    def also_changed(self, line: CommandLine) -> Iterator[str]:
+    def also_changed(self, line: Line, folder: str) -> Iterator[str]:
         """Name folders above an absolute path that a command is given which does not only read, as in the original."""
-        if self._absolute and not all(map(line.only_reads, line.steps)):
+        if self._absolute and not all(only_reads(step, self) for step in line.steps):
             named = [path for step in line.steps for path in (*step.paths, *step.writes)]
-            named += [paths.resolved(word, line.folder) for word in syntax.path_words(line.text)]
+            named += [paths.resolved(word, folder) for word in syntax.path_words(line.text)]
             for path in dict.fromkeys(path.rstrip("/*").casefold() or "/" for path in named):
                 yield from (path for place in self._absolute if is_within(place.casefold(), path))
 
@@ -149,11 +153,12 @@ def _is_told(path: str, place: str) -> bool:
     return bool(word_patterns.known(part)) and lies_in(path, place)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _translated(pattern: str) -> str:
     """Translate a pattern as `glob.match` does; an invalid one stands for itself."""
     try:
         body = globs.pattern(pattern, "").removeprefix("(?s)^").removesuffix("$")
-    except (BuiltinError, NotSupported):
+        foreign_patterns.compiled(body)
+    except (BuiltinError, NotSupported, foreign_patterns.BadPattern):
         body = re.escape(pattern)
     before = "" if os.path.isabs(pattern) else "(?:.*/)?"
-    return re.compile(f"{before}{body}(?:/.*)?", re.DOTALL)
+    return f"(?s){before}{body}(?:/.*)?"

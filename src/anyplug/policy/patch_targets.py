@@ -17,6 +17,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from anyplug.model.late_patterns import late
+
 Action = Literal["add", "update", "delete", "move"]
 
 HEADS: Final[dict[str, Action]] = {
@@ -26,11 +28,11 @@ HEADS: Final[dict[str, Action]] = {
 }
 MOVE: Final = "*** Move to:"
 # Headers as a tolerant tool may read them: any case, any blanks, indented.
-_HEAD: Final = re.compile(r"\s*\*{3}\s*(add|update|delete)\s*file\s*:(.*)", re.IGNORECASE | re.DOTALL)
-_MOVE: Final = re.compile(r"\s*\*{3}\s*move\s*to\s*:(.*)", re.IGNORECASE | re.DOTALL)
-_LIKE_HEAD: Final = re.compile(r"\*{3}\s*[A-Za-z][\w ]*:|\s+\*{3}\s*[A-Za-z]+\s*(file|to|from)\s*:", re.IGNORECASE)
-_GIT_FILES: Final = re.compile(r"diff --git (?:\"?a/)?(.+?)\"? \"?b/(.+?)\"?")
-_GIT_MOVE: Final = re.compile(r"(rename from|rename to|copy to) \"?(.+?)\"?")
+_HEAD: Final = late(r"\s*\*{3}\s*(add|update|delete)\s*file\s*:(.*)", re.IGNORECASE | re.DOTALL)
+_MOVE: Final = late(r"\s*\*{3}\s*move\s*to\s*:(.*)", re.IGNORECASE | re.DOTALL)
+_LIKE_HEAD: Final = late(r"\*{3}\s*[A-Za-z][\w ]*:|\s+\*{3}\s*[A-Za-z]+\s*(file|to|from)\s*:", re.IGNORECASE)
+_GIT_FILES: Final = late(r"diff --git (?:\"?a/)?(.+?)\"? \"?b/(.+?)\"?")
+_GIT_MOVE: Final = late(r"(rename from|rename to|copy to) \"?(.+?)\"?")
 NOTHING: Final = "/dev/null"
 # What JavaScript trims, like the tool: other than Python with \ufeff, and without \x1c to \x1f and \x85.
 BLANKS: Final = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))

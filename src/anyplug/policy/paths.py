@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -67,7 +66,8 @@ def expanded(word: str, base: str) -> str:
 def program_places() -> list[str]:
     """List where our own program is: its package, its metadata, and the commands that start it."""
     package = os.path.dirname(os.path.abspath(anyplug.__file__))
-    commands = [os.path.join(os.path.dirname(sys.executable), "anyplug"), shutil.which("anyplug") or "", sys.argv[0]]
+    folders = [os.path.dirname(sys.executable), *os.get_exec_path()]
+    commands = [*(os.path.join(folder, "anyplug") for folder in folders), sys.argv[0]]
     named = [command for command in commands if os.path.basename(command) == "anyplug" and os.path.lexists(command)]
     found = [package, *named]
     return list(dict.fromkeys([*map(os.path.abspath, found), *map(os.path.realpath, found)]))

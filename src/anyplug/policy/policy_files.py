@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.policy import builtins, rulebook
+from anyplug.home.private_cache import PrivateCache
+from anyplug.policy import builtins, rulebook, stored_sets
 from anyplug.policy.agent_events import OURS
 from anyplug.policy.builtins import TABLE
 from anyplug.policy.paths import FOLDER, may_be_there
@@ -101,17 +102,25 @@ def stamp(path: str) -> Stamp:
     return seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_ctime_ns
 
 
-def read_own(root: str, harness: str) -> Source:
+def read_own(root: str, harness: str, cache: PrivateCache | None = None) -> Source:
     """Read the user's own policies for all projects; those for our host are directly in a folder of our home."""
-    return read(root, harness, is_global=True, flat=harness == OURS)
+    return read(root, harness, is_global=True, flat=harness == OURS, cache=cache)
 
 
-def read(root: str, harness: str, *, is_global: bool = False, flat: bool = False, origin: str = "") -> Source:
-    """Read a place, whatever is in it.
+def read(
+    root: str,
+    harness: str,
+    *,
+    is_global: bool = False,
+    flat: bool = False,
+    origin: str = "",
+    cache: PrivateCache | None = None,
+) -> Source:
+    """Read a place, whatever is in it; `cache` holds what was read of rulebooks.
 
     `flat`: the policies are in the folder itself, as in our own home. `origin`: it is a copy of this place.
     """
-    reader = _Reader(root, is_global)
+    reader = _Reader(root, is_global, cache)
     reader.note(root)
     book, enabled = reader.rulebook()
     reader.policies(root if flat else os.path.join(root, "policies", harness), enabled)
@@ -142,8 +151,9 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 class _Reader:
-    def __init__(self, root: str, is_global: bool) -> None:
+    def __init__(self, root: str, is_global: bool, cache: PrivateCache | None) -> None:
         self.root = root
+        self.cache = cache
         self.is_global = is_global
         self.stamps: dict[str, Stamp] = {}
         self.contents: dict[str, bytes] = {}
@@ -263,7 +273,7 @@ class _Reader:
             if text is None:
                 break
             try:
-                book = rulebook.read(text)
+                book = stored_sets.read_rulebook(text, self.cache)
                 enabled = builtins.enable(book.builtins)
             except BadRulebook as error:
                 self.fault(path, BAD_RULEBOOK, str(error), error.row or rulebook.row_of(text, error.keys))

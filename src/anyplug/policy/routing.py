@@ -9,7 +9,6 @@
 An event that concerns no policy is allowed without evaluating any.
 """
 
-import re
 from typing import Any, Final
 
 import msgspec
@@ -108,6 +107,15 @@ def _fault(at: Location, message: str) -> Fault:
 
 
 def _fits(pattern: str, tool: str) -> bool:
-    if not tool:
+    first, *others = pattern.split("*")
+    if not tool or not others:
+        return bool(tool) and tool == pattern
+    *parts, last = others
+    at, end = len(first), len(tool) - len(last)
+    if at > end or not tool.startswith(first) or not tool.endswith(last):
         return False
-    return pattern == "*" or re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
+    for part in parts:
+        if (found := tool.find(part, at, end)) < 0:
+            return False
+        at = found + len(part)
+    return True

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from anyplug.rego import yaml
-
 SIGNAL_TIMEOUT_S: Final = 5.0  # default
 LONGEST_SIGNAL_S: Final = 60.0  # nobody waits longer for a tool to begin
 KNOWN: Final = frozenset({"signals", "builtins", "watchdog", "telemetry", "trust", "actions"})
@@ -78,6 +76,8 @@ def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
 
 def read(text: str) -> Rulebook:
     """Read a rulebook. Raises BadRulebook."""
+    from anyplug.rego import yaml  # takes 7 ms to import; rulebooks are also kept as they were read
+
     try:
         content = yaml.load(text, unique=True)
     except yaml.YamlError as error:

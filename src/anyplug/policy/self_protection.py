@@ -14,28 +14,26 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.model import foreign_patterns
+from anyplug.model.late_patterns import late
 from anyplug.policy import tool_changes
 from anyplug.policy.agent_events import Event
 from anyplug.policy.decisions import Finding
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, is_within, program_places
 from anyplug.policy.shell import program_texts, substitutions, syntax, told_texts, word_patterns
-from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Step
-from anyplug.policy.shell.line_changes import (
-    READERS,
-    READING_GIT,
-    SEARCHING,
-    UNKNOWN,
-    CommandLine,
-    Guarded,
-    git_command,
-    lies_in,
-)
+from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Line, Step
+from anyplug.policy.shell.found_files import SEARCHING
+from anyplug.policy.shell.git_changes import git_command
+from anyplug.policy.shell.guarded_places import Guarded, lies_in
+from anyplug.policy.shell.reading_commands import READERS, READING_GIT
+from anyplug.policy.shell.syntax import UNKNOWN
 
 RULE: Final = "ANYPLUG-SELF-PROTECTION"
 READING_OURS: Final = frozenset(
     {
         "list", "ls", "tools", "show", "audit", "logs", "jobs", "check", "doctor", "eval", "status", "ps", "completion",
+        "results", "search", "outdated",
     }
 )  # fmt: skip
 CHANGING_WORDS: Final = {"jobs": ("--c",), "audit": ("prune", "--reseal")}  # with which these change something
@@ -44,7 +42,8 @@ CHANGING_OURS: Final = frozenset(  # the others, by which our program is recogni
     {
         "call", "chain", "run", "mcp", "serve", "stop", "approve", "deny", "revoke", "grant", "ungrant", "learn",
         "enable", "disable", "install", "update", "remove", "rm", "uninstall", "leftovers", "reload", "config",
-        "secret", "connect", "export", "new", "policy", "demo",
+        "secret", "connect", "export", "new", "policy", "demo", "chat", "ask", "ui", "try", "fleet", "worker",
+        "dev", "test", "login",
     }
 )  # fmt: skip
 OURS: Final = frozenset({"anyplug", "cupcake"})
@@ -85,28 +84,29 @@ INTERPRETERS: Final = frozenset(  # run texts in other languages, which can star
 OWN_FOLDER: Final = "cupcake"  # of the user's policies for all projects
 FREE: Final = ("files", "data", "cache")  # of our own folder: what plugins write, and pass to each other
 # What makes Claude Code, Codex and OpenCode ask us: an agent that changes it is no longer asked about.
-_GATE: Final = re.compile(
+_GATE: Final = late(
     r"(?:^|[^\w.-])\.claude/settings[^/\s]*\.json|(?:^|[^\w.-])\.opencode(?![\w.-])|\.config/opencode(?![\w.-])"
     r"|(?:^|[^\w.-])opencode\.jsonc?(?![\w.-])|(?:^|[^\w.-])\.codex/(?:hooks\.json|config\.toml)"
 )
-_CALLING: Final = re.compile(  # our program, options, and a command that changes something
+_COMMON: Final = ("run", "call", "new", "config", "update", "export", "dev", "test", "login")  # words of other programs
+_CALLING: Final = late(  # our program, options, and a command that changes something
     r"(?:anyplug|cupcake)(?:\.exe)?[\s,;()\[\]{}:!]+(?:-[^\s,()\[\]{}]*[\s,()\[\]{}]+(?:[/~.][^\s,]*[\s,]+)?)*"
     r"(?:policy(?:[\s,]+-[^\s,]*)*[\s,]+(?:trust|init)"
-    rf"|(?:{'|'.join(sorted(CHANGING_OURS - {'policy', 'new', 'run', 'call', 'config', 'update', 'export'}))})\b"
-    r"|(?:run|call|new|config|update|export)[\s,]+[\w-])"
+    rf"|(?:{'|'.join(sorted(CHANGING_OURS - {'policy', *_COMMON}))})\b"
+    rf"|(?:{'|'.join(_COMMON)})[\s,]+[\w-])"
 )
-_UNINSTALLING: Final = re.compile(r"\b(?:uninstall|remove|purge|erase)\b|\b(?:force-reinstall|downgrade)\b")
-_INSTALLING: Final = re.compile(r"\b(?:pip[0-9.]*|uv|pipx|conda|poetry|pdm|easy_install)\b")
-_BUILDING: Final = re.compile(r"-m venv\b|\buv venv\b|\bvirtualenv\b|\bensurepip\b")
-_PROGRAM: Final = re.compile(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packages/anyplug(?:-[^/]*)?(?:/|$))")
-_PACKAGE: Final = re.compile(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
-_SIGNAL: Final = re.compile(r"-(?:SIG)?[A-Z][A-Z0-9]{2,}")
-_ALL: Final = re.compile(r"-0*1")  # every process that there is
-_BY_USER: Final = re.compile(r"-[A-Za-z]*[uUgG]|--(?:eu|u|g)")
-_WHOLE: Final = re.compile(r"-[A-Za-z]*f|--full")
-_VALUED_KILLING: Final = re.compile(r"-[A-Za-z]*[uUgGPstFdon]|--(?:signal|euid|uid|group|parent|session|terminal|user)")
-_PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
-_BRACES: Final = re.compile(r"\{[^{}]*\}")
+_UNINSTALLING: Final = late(r"\b(?:uninstall|remove|purge|erase)\b|\b(?:force-reinstall|downgrade)\b")
+_INSTALLING: Final = late(r"\b(?:pip[0-9.]*|uv|pipx|conda|poetry|pdm|easy_install)\b")
+_BUILDING: Final = late(r"-m venv\b|\buv venv\b|\bvirtualenv\b|\bensurepip\b")
+_PROGRAM: Final = late(r"/(?:bin/(?:anyplug|cupcake)$|(?:site|dist)-packages/anyplug(?:-[^/]*)?(?:/|$))")
+_PACKAGE: Final = late(r"anyplug(?:[\[=<>~!@].*)?", re.IGNORECASE)
+_SIGNAL: Final = late(r"-(?:SIG)?[A-Z][A-Z0-9]{2,}")
+_ALL: Final = late(r"-0*1")  # every process that there is
+_BY_USER: Final = late(r"-[A-Za-z]*[uUgG]|--(?:eu|u|g)")
+_WHOLE: Final = late(r"-[A-Za-z]*f|--full")
+_VALUED_KILLING: Final = late(r"-[A-Za-z]*[uUgGPstFdon]|--(?:signal|euid|uid|group|parent|session|terminal|user)")
+_PYTHON: Final = late(r"python[0-9.]*|pypy[0-9.]*")
+_BRACES: Final = late(r"\{[^{}]*\}")
 
 
 def finding(event: Event, protected: Sequence[str]) -> Finding | None:
@@ -201,7 +201,7 @@ class OwnFiles(Guarded):
         rest = _ours(step)
         return None if rest is None else _only_looks(rest)
 
-    def also_changed(self, line: CommandLine) -> Iterator[str]:  # noqa: C901 - one branch for each way
+    def also_changed(self, line: Line, _folder: str) -> Iterator[str]:  # noqa: C901 - one branch for each way
         """Yield the commands that run our program, or may, to change something."""
         text = syntax.plain(line.text)
         is_mentioned = any(name in text for name in OURS) or any(
@@ -234,7 +234,7 @@ class OwnFiles(Guarded):
         if is_mentioned and _CALLING.search(text) and any(_runs_texts(step) for step in line.steps):
             yield "anyplug"
 
-    def _kills(self, step: Step, line: CommandLine, *, is_mentioned: bool) -> bool:
+    def _kills(self, step: Step, line: Line, *, is_mentioned: bool) -> bool:
         """Whether a command ends our processes: by a pattern that fits them, or together with all others."""
         words = [word for word in step.words if not _SIGNAL.fullmatch(word)]
         finding_programs = FINDING | (SEARCHING if any(one.program == "ps" for one in line.steps) else set())
@@ -259,7 +259,7 @@ class OwnFiles(Guarded):
         told = (*OUR_PROCESSES, OUR_COMMAND) if any(map(_WHOLE.match, behind)) else OUR_PROCESSES
         return any(_matches(pattern, process) for pattern in patterns for process in told)
 
-    def _uninstalls(self, step: Step, line: CommandLine) -> bool:
+    def _uninstalls(self, step: Step, line: Line) -> bool:
         """Return whether a command removes our package or its dependencies from our environment, or rebuilds that."""
         words = step.words
         text = " ".join(words)
@@ -340,13 +340,13 @@ def _runs_found(step: Step, *, is_mentioned: bool) -> bool:
     return _is_trusting(behind) or (is_mentioned and _is_changing(behind))
 
 
-def _runs_made(step: Step, line: CommandLine) -> bool:
+def _runs_made(step: Step, line: Line) -> bool:
     """Whether a shell is fed a text that the line computes in a way that nobody can read."""
     is_fed = step.program in syntax.SHELLS and all(word.startswith("-") for word in step.words[step.start + 1 :])
     return is_fed and any(substitutions.MADE in text for text in line.printed)
 
 
-def _makes_our_name(step: Step, line: CommandLine) -> bool:
+def _makes_our_name(step: Step, line: Line) -> bool:
     """Whether a program in another language is about our package, by whatever pieces it makes the name of."""
     if not _PYTHON.fullmatch(step.program) and step.program not in told_texts.LANGUAGES:
         return False
@@ -372,9 +372,9 @@ def _matches(pattern: str, process: str) -> bool:
     if word_patterns.is_unknown(pattern):
         return len(known) >= FEWEST_KNOWN and known in process
     try:
-        return len(pattern) > LONGEST_GLOB or re.search(pattern, process) is not None
-    except re.error:
-        return pattern in process
+        return len(pattern) > LONGEST_GLOB or foreign_patterns.is_found(pattern, process)
+    except foreign_patterns.BadPattern:
+        return pattern in process or ("(?" in pattern or "\\" in pattern)
 
 
 def _is_our_name(word: str) -> bool:

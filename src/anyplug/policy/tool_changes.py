@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.parse import unquote
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.agent_events import CARRIERS, FOLDER_KEYS, LONGEST_COMMAND, Event, command_lines
 from anyplug.policy.paths import is_within, resolved
 from anyplug.policy.shell import syntax, unpacking
 from anyplug.policy.shell.command_steps import LONGEST_PATH
-from anyplug.policy.shell.line_changes import CommandLine, Guarded
+from anyplug.policy.shell.guarded_places import Guarded
+from anyplug.policy.shell.line_changes import CommandLine
 
 READING_TOOLS: Final = frozenset(
     {
@@ -22,12 +23,10 @@ COMMAND_TEXTS: Final = ("argv", "input", "stdin", "code", "run", "exec", "shell"
 CODE_KEYS: Final = frozenset({"code", "source"})  # in languages that are not parsed
 PROGRAM_KEYS: Final = ("command", "cmd", "program", "executable", "file")
 CONTENT_KEYS: Final = frozenset({"content", "new_string", "newString", "old_string", "oldString"})  # text for a file
-_REMOVING_TOOL: Final = re.compile(r"delete|remove|move|rename|trash|unlink|rmdir|rm_", re.IGNORECASE)
-_RUNNING_TOOL: Final = re.compile(
-    r"bash|shell|terminal|exec|command|console|python|script|tmux|ssh|repl", re.IGNORECASE
-)
-_NAMING: Final = re.compile(r"path|file|target|source|dest|name", re.IGNORECASE)  # a key whose text lists files
-_PATCHING: Final = re.compile(r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|rename (?:from|to))[ \t]", re.MULTILINE)
+_REMOVING_TOOL: Final = late(r"delete|remove|move|rename|trash|unlink|rmdir|rm_", re.IGNORECASE)
+_RUNNING_TOOL: Final = late(r"bash|shell|terminal|exec|command|console|python|script|tmux|ssh|repl", re.IGNORECASE)
+_NAMING: Final = late(r"path|file|target|source|dest|name", re.IGNORECASE)  # a key whose text lists files
+_PATCHING: Final = late(r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|rename (?:from|to))[ \t]", re.MULTILINE)
 
 
 def changes(event: Event, guarded: Guarded) -> Iterator[str]:
@@ -93,6 +92,8 @@ def _paths(document: dict[str, Any], guarded: Guarded) -> Iterator[str]:
 def _places(text: str, cwd: str, guarded: Guarded) -> Iterator[str]:
     """Yield where a text leads, if it can be a path."""
     if text and "\0" not in text and len(text) < LONGEST_PATH:
+        from urllib.parse import unquote  # with `ipaddress`; a shell command needs neither
+
         path = os.path.join(cwd, os.path.expanduser(unquote(text).removeprefix("file://")))
         if os.sep in text or guarded.is_named(text) or os.path.lexists(path):
             yield resolved(path, cwd)

@@ -18,12 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.policy.agent_events import BadEvent
 from anyplug.policy.authoring.trial import Trial, misplaced
 from anyplug.policy.decisions import applied
 from anyplug.policy.rulebook import meant
 from anyplug.rego import yaml
 
+LARGEST: Final = 4 << 20  # bytes of a file
 ENDINGS: Final = (".test.yml", ".test.yaml", ".test.json")
 DECISIONS: Final = ("allow", "halt", "deny", "block", "ask", "modify")
 KEYS: Final = ("event", "decision", "name", "reason", "rule", "context", "updated_input", "signals", "harness")
@@ -72,8 +74,8 @@ def harness_of(path: str, root: str) -> str:
 def read(path: str, shown: str) -> list[Example]:
     """Read a file. Raises BadExamples with everything that is wrong."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        folder = os.path.realpath(os.path.dirname(path))
+        text = untrusted_files.read_inside(folder, f"{folder}/{os.path.basename(path)}", LARGEST).decode()
         content = yaml.load(text, unique=True)
     except (OSError, UnicodeDecodeError, yaml.YamlError) as error:
         raise BadExamples(f"{shown}: {error}") from None

@@ -12,7 +12,8 @@ from anyplug.policy.reach import parts, text_of, verb_of
 from anyplug.policy.routing import LISTS, Route
 from anyplug.policy.rulebook import meant
 from anyplug.rego.builtins import regexes
-from anyplug.rego.builtins.builtin_table import NAMES, TABLE
+from anyplug.rego.builtins.builtin_table import NAMES
+from anyplug.rego.builtins.every import TABLE
 from anyplug.rego.parse.tree import Array, Call, Module, ObjectLiteral, Ref, Rule, Scalar, SetLiteral, Term, Unify, Var
 from anyplug.rego.parse.walk import of_rule
 from anyplug.rego.values.rego_errors import BuiltinError

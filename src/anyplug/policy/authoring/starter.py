@@ -3,6 +3,8 @@
 import os
 from typing import Final
 
+from anyplug.home import untrusted_files
+from anyplug.model.errors import ConfigError
 from anyplug.policy.agent_events import OURS
 from anyplug.policy.evaluate_rule import EVALUATE, of_all_projects
 
@@ -98,18 +100,25 @@ def files(harness: str, *, is_own: bool = False) -> dict[str, str]:
 
 
 def write(root: str, harness: str, *, is_own: bool = False) -> list[str]:
-    """Write the missing files; return what was written."""
+    """Write the missing files; return what was written. A project's links are not followed. Raises ConfigError."""
     written: list[str] = []
-    os.makedirs(root, mode=0o700, exist_ok=True)
-    for name, text in files(harness, is_own=is_own).items():
-        path = os.path.join(root, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        try:
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            continue
-        written.append(path)
+    at = ""
+    try:
+        os.makedirs(root, mode=0o700, exist_ok=True)
+        with untrusted_files.hold(os.path.realpath(root) if is_own else root) as held:
+            for name, text in files(harness, is_own=is_own).items():
+                at = os.path.dirname(name)
+                with held.make_folders(at) as folder:
+                    try:
+                        new = folder.create(os.path.basename(name), 0o666)
+                    except FileExistsError:
+                        continue
+                    with open(new, "w", encoding="utf-8") as file:
+                        file.write(text)
+                written.append(os.path.join(root, name))
+    except OSError as error:
+        where = os.path.join(root, at).rstrip("/")
+        raise ConfigError(f"cannot write into {where}: {error.strerror}", "if it is a link, replace it") from error
     return written
 
 

@@ -3,8 +3,9 @@
 import os
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -37,12 +38,34 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     policy: Policy
 
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Its JSON form."""
+        policy = self.policy
+        return {
+            "harness": self.harness,
+            "place": self.place,
+            "file": policy.file,
+            "package": policy.name,
+            "title": policy.title,
+            "events": sorted(policy.route.events),
+            "tools": sorted({*policy.route.tools, *policy.route.patterns}),
+            "signals": list(policy.route.signals),
+            "verbs": list(dict.fromkeys(part.verb for part in policy.parts)),
+        }
+
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The findings, and the policies in force if none of them is an error."""
 
     remarks: tuple[Remark, ...]
     held: tuple[Held, ...]
+
+    @property
+    def places(self) -> list[dict[str, Any]]:
+        """How many policies there are for each agent in each place."""
+        counts = Counter((held.harness, held.place) for held in self.held)
+        return [{"harness": harness, "place": place, "policies": count} for (harness, place), count in counts.items()]
 
     @property
     def is_valid(self) -> bool:

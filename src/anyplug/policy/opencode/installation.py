@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from typing import Literal
 
 import msgspec
 
 import anyplug
 from anyplug.model.errors import ConfigError
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Problem
 
 NAME = "anyplug-policy.js"
@@ -26,7 +26,7 @@ KEPT = NAME + ".old"  # next to it; OpenCode loads only what ends in .js or .ts
 MARKER = "// anyplug-policy: "
 SHIPPED = os.path.join(os.path.dirname(__file__), NAME)
 
-_INSTALLED = re.compile(r"^const INSTALLED = (\{.*\});(.*)$", re.MULTILINE)
+_INSTALLED = late(r"^const INSTALLED = (\{.*\});(.*)$", re.MULTILINE)
 _DEEPEST = 3  # levels below a plugin folder that are searched for misplaced copies
 
 Change = Literal["added", "updated", "unchanged", "removed", "absent"]
@@ -202,6 +202,8 @@ def _write(path: str, text: str) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
+        import tempfile  # with `random`; only needed here
+
         descriptor, scratch = tempfile.mkstemp(dir=folder, prefix=".", suffix=".new")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

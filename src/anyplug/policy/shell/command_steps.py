@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.word_values import Values, is_composable
@@ -46,24 +47,32 @@ FEEDING: Final = frozenset(
     | {*told_texts.MAKERS, *told_texts.SHELLED}
 )
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
-_FED_FILE: Final = re.compile(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
+_FED_FILE: Final = late(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
 MOST_SHOWN: Final = 4  # words of a refused command
-_MODULE: Final = re.compile(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
-_IN_PLACE: Final = re.compile(r"-\w*i|--in-place")
-_NUMBERED: Final = re.compile(r"\{\d+\}")  # of `parallel`: one of several lists
-ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
-_INSIDE: Final = re.compile(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
-_ATTACHED: Final = re.compile(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
-_SKIPPING: Final = re.compile(r"--?(?:exclude|ignore|skip)")
+_MODULE: Final = late(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
+_IN_PLACE: Final = late(r"-\w*i|--in-place")
+_NUMBERED: Final = late(r"\{\d+\}")  # of `parallel`: one of several lists
+ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)=")
+_INSIDE: Final = late(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
+_ATTACHED: Final = late(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
+_SKIPPING: Final = late(r"--?(?:exclude|ignore|skip)")
+
+
+_DOTTED: Final = late(r"dotglob|glob_?dots|GLOBIGNORE=|\*\(\w*D", re.IGNORECASE)
+_EVALUATED: Final = late(
+    r"\(\(|\$\[|\[\[|@P\}|\blet\b|\b(?:declare|typeset|local)\s+-\w*[in]|\$\{[^}]*[:\[]|PS\d=|\s-v\b"
+)
 
 
 class Line(msgspec.Struct, frozen=True):
     """What was parsed of a command line."""
 
+    text: str
     steps: "list[Step]"
     is_sure: bool  # whether a shell certainly parses it the same
     printed: list[str]  # texts that it prints, if it feeds them to a command
     folders: list[str]  # that its commands may run in
+    has_dots: bool  # * also matches names with a leading dot
 
 
 class Step:
@@ -76,8 +85,11 @@ class Step:
         folder: str,
         links: dict[str, str] | None = None,
         known: dict[tuple[str, str, bool], list[str]] | None = None,
+        *,
+        has_dots: bool = False,
     ) -> None:
         self.words = words
+        self.has_dots = has_dots
         self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
         self.links = links or {}  # created earlier in the line: where they lead
@@ -172,6 +184,11 @@ class Step:
         parts = path.split(os.sep)
         globs = [at for at, part in enumerate(parts) if any(char in part for char in syntax.GLOBS)]
         is_known = not word_patterns.is_unknown(path) and not word_patterns.is_unknown(folder)
+        if self.has_dots and "**" in parts and is_known:  # it goes into every folder, also those with a leading dot
+            at = parts.index("**")
+            above = os.path.join(folder, os.sep.join(parts[:at]))
+            inner = itertools.islice(glob.iglob(os.path.join(above, "*"), include_hidden=True), MOST_MATCHES)
+            found += [resolved(os.path.join(one, *parts[at + 1 :]), folder) for one in inner if os.path.isdir(one)]
         if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and is_known:
             before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
             matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
@@ -216,8 +233,11 @@ class Step:
                     yield from self.places(text)
 
 
-def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True) -> Line:
+def read(
+    line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True, *, has_dots: bool = False
+) -> Line:
     """Parse a line that may run in some folders; `is_near` tells for which others it matters."""
+    has_dots |= bool(_DOTTED.search(line))
     reading = syntax.read(line)
     values = Values(reading.commands)
     is_fed = any(
@@ -245,7 +265,7 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
             for first in values.first_words(written[0]) if given else [[]]:
                 whole = _with_input([*first, *words], printed)
                 raw, whole = whole, list(map(word_patterns.simplified, whole))
-                step = Step(whole, writes, _changed_folder(whole, place), links, known)
+                step = Step(whole, writes, _changed_folder(whole, place), links, known, has_dots=has_dots)
                 step.raw = raw
                 step.given = written
                 step.has_output = bool(simple.marked or simple.marked_writes)
@@ -259,7 +279,7 @@ def read(line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lamb
             if made := step.made_links():
                 links = {**links, **made}
         folders.go(simple, [(step.words, step.where_to) for step in here])
-    return Line(steps, reading.is_sure and folders.is_sure, printed, folders.seen)
+    return Line(line, steps, reading.is_sure and folders.is_sure, printed, folders.seen, has_dots)
 
 
 def told(line: Line) -> list[tuple[str, list[str]]]:
@@ -273,7 +293,7 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
                 if text.strip() and len(text) <= LONGEST_TOLD and text not in found and len(found) < MOST_TOLD:
                     found[text] = one.folders
                     new.append(text)
-        waiting = [read(text, found[text]) for text in new]
+        waiting = [read(text, found[text], has_dots=line.has_dots) for text in new]
     return list(found.items())
 
 
@@ -299,6 +319,8 @@ def _told(step: Step, line: Line) -> Iterator[str]:
     if any("$" in word for word in step.given) and any(map(told_texts.is_language, names)):
         yield from told_texts.of(step.given, step.folder, fed)
     yield from _aliased(step, line)
+    if _EVALUATED.search(line.text):  # arithmetic and `@P` run what is in the value of a variable
+        yield from (f': "{word}"' for word in step.raw if ASSIGNMENT.match(word) and ("$(" in word or "`" in word))
 
 
 def _aliased(step: Step, line: Line) -> Iterator[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell.substitutions import UNKNOWN
 
 COPIERS: Final = {  # with the letters of options that take a value
@@ -19,13 +20,13 @@ LOADERS: Final = frozenset({"curl", "wget", "aria2c", "wget2"})
 CLONERS: Final = frozenset({"clone", "worktree", "submodule"})
 MOST_PUTS: Final = 512  # of one command
 MOST_PROGRAMS: Final = 4  # in one command, as after `find -exec`
-_VALUED: Final = re.compile(  # long options whose value is the next word
+_VALUED: Final = late(  # long options whose value is the next word
     r"--(?:suffix|group|owner|mode|exclude|include|filter|rsh|files-from|exclude-from|include-from|backup-dir|chmod)"
 )
-_LOADED: Final = re.compile(r"(?:-o|-O|--output(?:-document)?|--out)(?:=(.*))?", re.DOTALL)
-_FOLDER: Final = re.compile(r"(?:--output-dir|--directory-prefix|--dir)(?:=(.*))?|-[A-Za-z]*P(.*)|-d(.*)", re.DOTALL)
-_STOWING: Final = re.compile(r"-(?:-(?=.{2}))?(dir|target|[dt])(?:=?(.+))?", re.DOTALL)
-_URL: Final = re.compile(r"[a-z]+://|/")
+_LOADED: Final = late(r"(?:-o|-O|--output(?:-document)?|--out)(?:=(.*))?", re.DOTALL)
+_FOLDER: Final = late(r"(?:--output-dir|--directory-prefix|--dir)(?:=(.*))?|-[A-Za-z]*P(.*)|-d(.*)", re.DOTALL)
+_STOWING: Final = late(r"-(?:-(?=.{2}))?(dir|target|[dt])(?:=?(.+))?", re.DOTALL)
+_URL: Final = late(r"[a-z]+://|/")
 
 
 class Written(NamedTuple):

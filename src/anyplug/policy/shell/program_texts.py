@@ -11,26 +11,27 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell import substitutions
 
 MOST_STRINGS: Final = 64  # of one program
 MOST_PIECES: Final = 512
 MOST_REPLACED: Final = 8  # calls of `replace`, and lists of numbers, that are computed
 SHORTEST_MADE: Final = 4  # characters of a name that is looked for among the pieces
-_STRING: Final = re.compile(
+_STRING: Final = late(
     r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|\b(?:qw|qx|q|qq)\s*[({\[<|/]([^)}\]>|/]*)|%[wx][({\[]([^)}\]]*)""",
     re.DOTALL,
 )
-_JOINING: Final = re.compile(r"\s*(?:\+|\.\.?|<>|~|&)?\s*[fFrRbBuU]{0,2}")  # between two strings that become one
-_CHARACTER: Final = re.compile(r"\b(?:chr|(?:String\.)?fromCharCode|string\.char)\s*\(\s*(0x[0-9a-fA-F]+|\d+)\s*\)")
-_CODE: Final = re.compile(r"\\u\{([0-9a-fA-F]{1,6})\}")
-_HERE: Final = re.compile(r"\b(?:getcwd|cwd|listdir|scandir|readdir|walk|Path)\s*\(\s*\)|\bDir\.pwd\b|\b__dirname\b")
-_HOME: Final = re.compile(r"\bhomedir\(\)|\bPath\.home\(\)|\benv\.HOME\b|\bDir\.home\b")
-_INSERTED: Final = re.compile(r"""[$#]?\{\s*"([^"{}]*)"\s*\}""")  # a string in a string
-_REPLACED: Final = re.compile(r"""replace(?:All)?\(\s*["']([^"']+)["']\s*,\s*["']([^"']*)["']""")
-_CODES: Final = re.compile(r"\b\d{2,3}(?:\s*,\s*\d{2,3}){3,}\b")  # of characters
-_DECODING: Final = re.compile(r"b64|base64|hex|atob|decode|pack|H\*|rot_?13|revers|::-1|-1\]", re.IGNORECASE)
-_PIECE: Final = re.compile(r"[\w.-]+")
+_JOINING: Final = late(r"\s*(?:\+|\.\.?|<>|~|&)?\s*[fFrRbBuU]{0,2}")  # between two strings that become one
+_CHARACTER: Final = late(r"\b(?:chr|(?:String\.)?fromCharCode|string\.char)\s*\(\s*(0x[0-9a-fA-F]+|\d+)\s*\)")
+_CODE: Final = late(r"\\u\{([0-9a-fA-F]{1,6})\}")
+_HERE: Final = late(r"\b(?:getcwd|cwd|listdir|scandir|readdir|walk|Path)\s*\(\s*\)|\bDir\.pwd\b|\b__dirname\b")
+_HOME: Final = late(r"\bhomedir\(\)|\bPath\.home\(\)|\benv\.HOME\b|\bDir\.home\b")
+_INSERTED: Final = late(r"""[$#]?\{\s*"([^"{}]*)"\s*\}""")  # a string in a string
+_REPLACED: Final = late(r"""replace(?:All)?\(\s*["']([^"']+)["']\s*,\s*["']([^"']*)["']""")
+_CODES: Final = late(r"\b\d{2,3}(?:\s*,\s*\d{2,3}){3,}\b")  # of characters
+_DECODING: Final = late(r"b64|base64|hex|atob|decode|pack|H\*|rot_?13|revers|::-1|-1\]", re.IGNORECASE)
+_PIECE: Final = late(r"[\w.-]+")
 
 
 def strings(program: str) -> list[str]:

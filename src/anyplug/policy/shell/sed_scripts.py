@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from anyplug.model.late_patterns import late
+
 LONGEST: Final = 4096  # characters of a script
-_OPTION: Final = re.compile(
-    r"-[nErsuz]*(?P<script>e(?P<text>[\s\S]*))?|--(?:expression(?P<long>=[\s\S]*)?|quiet|silent)"
-)
-_LONG: Final = re.compile(r"--(?:regexp-extended|separate|unbuffered|null-data|posix|debug|sandbox|line-length=\d+)")
-_BLANKS: Final = re.compile(r"[\s;{}]*")
-_NUMBER: Final = re.compile(r"(?:\d+(?:~\d+)?|\$|[+~]\d+)")
-_LABEL: Final = re.compile(r"[^;}\n]*")
+_OPTION: Final = late(r"-[nErsuz]*(?P<script>e(?P<text>[\s\S]*))?|--(?:expression(?P<long>=[\s\S]*)?|quiet|silent)")
+_LONG: Final = late(r"--(?:regexp-extended|separate|unbuffered|null-data|posix|debug|sandbox|line-length=\d+)")
+_BLANKS: Final = late(r"[\s;{}]*")
+_NUMBER: Final = late(r"(?:\d+(?:~\d+)?|\$|[+~]\d+)")
+_LABEL: Final = late(r"[^;}\n]*")
 _ALONE: Final = frozenset("pPdDqQ=lnNhHgGxzF")  # commands that change no file
 
 

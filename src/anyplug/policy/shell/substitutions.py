@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from anyplug.model.late_patterns import late
+
 UNKNOWN: Final = "\0"
 MADE: Final = "\ue010"
 OUR_NAMES: Final = ("anyplug", "cupcake")
@@ -26,13 +28,16 @@ TRANSFORMING: Final = frozenset(
 CUTTING: Final = frozenset({"cut", "paste"})  # make nothing that is not in their input
 NO_TEXT: Final = range(0xD800, 0xE100)  # surrogates, and the parser's own marks
 LONGEST: Final = 4096  # characters that are computed with
-_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|u([0-9a-fA-F]{1,4})|([\s\S]))")
+_ESCAPE: Final = late(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|u([0-9a-fA-F]{1,4})|([\s\S]))")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b", "c": "", "a": "", "b": "", "f": "\f", "v": "\v"}
-_DIRECTIVE: Final = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z]))")
-_RANGE: Final = re.compile(r"(.)-(.)", re.DOTALL)
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_REPLACING: Final = re.compile(r"s([/|,#!@])([\w .,:=@#%-]*)\1([\w .,:=@#%/-]*)\1(g?)")  # a script of `sed`
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2}\s*){4,}")
+_DIRECTIVE: Final = late(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z]))")
+_VARIABLE: Final = late(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
+FORMATTING: Final = "@F"  # our own operation on a variable: use it as a template of `printf`
+BETWEEN: Final = "\x1f"  # the values for the template
+_RANGE: Final = late(r"(.)-(.)", re.DOTALL)
+_BASE64: Final = late(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_REPLACING: Final = late(r"s([/|,#!@])([\w .,:=@#%-]*)\1([\w .,:=@#%/-]*)\1(g?)")  # a script of `sed`
+_HEX: Final = late(r"(?:[0-9a-fA-F]{2}\s*){4,}")
 
 
 def output(commands: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
@@ -76,6 +81,9 @@ def printed(words: Sequence[str]) -> str:
 
 def formatted(template: str, values: list[str]) -> str:
     """Return what `printf` makes of a template, which is reused until no values are left."""
+    if values and (found := _VARIABLE.fullmatch(template)):
+        given = BETWEEN.join(values)
+        return MADE if "}" in given else f"${{{found[1] or found[2]}{FORMATTING}{given}}}"
     waiting = values[::-1]
     made: list[str] = []
 

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell import substitutions
 
 BLANKS: Final = " \t\n\r\v\f"
@@ -23,7 +24,7 @@ GLOBS: Final = "*?["
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
 _KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
-_KNOWN_OUTPUT: Final = re.compile("\ue012[^\ue013]*\ue013")
+_KNOWN_OUTPUT: Final = late("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
     map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
 )  # have special meanings here
@@ -68,10 +69,10 @@ _ESCAPED: Final = r"\\[\s\S]"
 _SINGLE: Final = r"'[^']*'?"
 _DOUBLE: Final = rf'"(?:{_ESCAPED}|[^"\\])*"?'
 _ANSI: Final = rf"\${_JOINED}'(?:{_ESCAPED}|[^'\\])*'?"
-_UNIT: Final = re.compile(rf"""(?:{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[^{BLANKS}\\'"]+|\\)+""")
-_CONTINUED: Final = re.compile(rf"(?P<joined>\\\n)|{_ANSI}|{_SINGLE}|(?P<double>{_DOUBLE})|{_ESCAPED}")
-_IN_DOUBLE: Final = re.compile(r"\\\n|(\\[^\n])")
-_OUTSIDE: Final = re.compile(  # how a line is parsed outside double quotes
+_UNIT: Final = late(rf"""(?:{_ESCAPED}|{_SINGLE}|{_DOUBLE}|[^{BLANKS}\\'"]+|\\)+""")
+_CONTINUED: Final = late(rf"(?P<joined>\\\n)|{_ANSI}|{_SINGLE}|(?P<double>{_DOUBLE})|{_ESCAPED}")
+_IN_DOUBLE: Final = late(r"\\\n|(\\[^\n])")
+_OUTSIDE: Final = late(  # how a line is parsed outside double quotes
     rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})"""
     rf"""|(?P<ansi>{_ANSI})|(?P<single>{_SINGLE})|(?P<double>(?:\${_JOINED})?")"""
@@ -80,18 +81,18 @@ _OUTSIDE: Final = re.compile(  # how a line is parsed outside double quotes
     rf"|(?P<text>[^\\`$'\"<>;&|(){{}}{BLANKS}]+|.)",
     re.DOTALL,
 )
-_INSIDE: Final = re.compile(
+_INSIDE: Final = late(
     rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})|(?P<double>")|(?P<text>[^"\\`${{}}']+|.)""",
     re.DOTALL,
 )
-_SPLITTING: Final = re.compile(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
-_SUBSCRIPT: Final = re.compile(r"\[[^\]]*(?:\$\(|`)")
-_BACKTICKED: Final = re.compile(rf"(?:{_ESCAPED}|[^`\\])*")
-_DELIMITER: Final = re.compile(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
-_WORD: Final = re.compile(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
-_QUOTED: Final = re.compile(r"""'([^']*)'?|"([^"]*)"?""")
-_ANSI_ESCAPE: Final = re.compile(
+_SPLITTING: Final = late(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
+_SUBSCRIPT: Final = late(r"\[[^\]]*(?:\$\(|`)")
+_BACKTICKED: Final = late(rf"(?:{_ESCAPED}|[^`\\])*")
+_DELIMITER: Final = late(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
+_WORD: Final = late(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
+_QUOTED: Final = late(r"""'([^']*)'?|"([^"]*)"?""")
+_ANSI_ESCAPE: Final = late(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
 )
 _ANSI_LETTERS: Final = {
@@ -99,14 +100,12 @@ _ANSI_LETTERS: Final = {
 }  # fmt: skip
 _HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # quoted characters make no alternatives
 _SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
-_INNERMOST: Final = re.compile(r"(?<!\$)\{([^{}]*)\}")
-_RANGE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
+_INNERMOST: Final = late(r"(?<!\$)\{([^{}]*)\}")
+_RANGE: Final = late(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
 
 
 # Ways for a line to rerun words of an earlier command, or to redefine one.
-_REUSED: Final = re.compile(
-    r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b"
-)
+_REUSED: Final = late(r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b")
 
 
 _Mode = Literal["script", "text"]
@@ -275,7 +274,7 @@ class _Line:
     def end_word(self) -> None:
         if self._word:
             text = "".join(self._word)
-            words = _alternatives(text) if self._has_braces and not self._into else [text]
+            words = _alternatives(text) if self._has_braces else [text]  # also a file: zsh writes several
             (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
             if self._is_fed:
                 self._fed += _shown([word.translate(_SHOWN) for word in words])

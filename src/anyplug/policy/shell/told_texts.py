@@ -13,11 +13,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell import program_texts, sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
-PYTHON: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*")
+PYTHON: Final = late(r"python[0-9.]*|pypy[0-9.]*")
 LANGUAGES: Final = frozenset(
     {"perl", "node", "nodejs", "bun", "deno", "ruby", "php", "lua", "luajit", "tclsh", "Rscript", "osascript", "julia"}
 )
@@ -37,31 +38,31 @@ MOST_NAMES: Final = 512  # of a folder, that the pieces of a program are compare
 MOST_BEFORE: Final = 12  # words before a program that another one runs
 LONGEST_NAME: Final = 256  # characters of a text that is looked for as a file
 LONGEST: Final = 4096  # characters of a text in another language
-_OPTION: Final = re.compile(
+_OPTION: Final = late(
     r"--(?:\w+-)*(?:exec|extcmd|command|cmd|action|script|program|filter|pager|editor|shell|rsh|run|pack|eval|call)"
     r"(?:=([\s\S]*))?"
 )
-_ENVIRONMENT: Final = re.compile(
+_ENVIRONMENT: Final = late(
     r"(?:\w*(?:PAGER|EDITOR|COMMAND|OPEN|EXTERNAL_DIFF|ASKPASS|BROWSER|_SSH)|VISUAL|GIT_CONFIG_VALUE_\d+)=([\s\S]+)"
 )
-_SETTING: Final = re.compile(
+_SETTING: Final = late(
     r"pager|editor|command|program|cmd|helper|driver|external|textconv|clean|smudge|process|fsmonitor|hook",
     re.IGNORECASE,
 )
-_AWK_COMMAND: Final = re.compile(
+_AWK_COMMAND: Final = late(
     r"""\|&?\s*"((?:\\.|[^"\\])*)"|"((?:\\.|[^"\\])*)"\s*\|&?|system\s*\(\s*"((?:\\.|[^"\\])*)\""""
 )
-_AWK_WRITES: Final = re.compile(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
-_SED_ACTION: Final = re.compile(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
-_SHELLED: Final = re.compile(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
-_MADE_BY_MAKE: Final = re.compile(r"\$[({]shell ([^)}]*)[)}]")
-_REMOVING: Final = re.compile(
+_AWK_WRITES: Final = late(r""">>?\s*"((?:\\.|[^"\\])*)\"""")
+_SED_ACTION: Final = late(r"([rRwWe])[ \t]*([^\s;}][^\n]*)")
+_SHELLED: Final = late(r"(?:^|[\s;|:])(?:\.shell|\.system|\\!|shell|system|!)\s*(\S[^\n]*)")
+_MADE_BY_MAKE: Final = late(r"\$[({]shell ([^)}]*)[)}]")
+_REMOVING: Final = late(
     r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copy_?tree|cpSync|cp_r", re.IGNORECASE
 )
-_CONTAINER_FLAG: Final = re.compile(
+_CONTAINER_FLAG: Final = late(
     r"-[itdPqT]+|--(?:rm|init|privileged|read-only|detach|interactive|tty|publish-all|quiet|no-healthcheck|no-deps|build)"
 )
-_PATH: Final = re.compile(r"[~.]?[\w.@%+~*?\[\]{},-]*(?:/[\w.@%+~*?\[\]{},-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
+_PATH: Final = late(r"[~.]?[\w.@%+~*?\[\]{},-]*(?:/[\w.@%+~*?\[\]{},-]*)+|\.?[\w@%+~*?\[\]-]+\.\w+|\.[\w.*?-]+")
 
 
 def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[str]:

@@ -10,6 +10,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anyplug.model.late_patterns import late
+
 ALWAYS: Final = frozenset({"unar", "aunpack", "dtrx", "atool", "ouch"})  # unpack unless they are told to list
 UNPACKERS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "jar", "7z", "7za", "7zr", "7zz", *ALWAYS})
 MODULES: Final = frozenset({"tarfile", "zipfile"})  # of Python, which unpack with `python -m`
@@ -18,13 +20,11 @@ LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are read: agent
 LARGEST_UNPACKED: Final = 64 << 20  # bytes of a compressed archive's content
 MOST_MEMBERS: Final = 10_000
 MOST_BEFORE: Final = 4  # words before a program's name, such as `sudo`
-_EXTRACTING: Final = re.compile(r"-?[A-Za-z]*x|--(?:extract|get)$")
-_LISTING_ZIP: Final = re.compile(r"-[A-Za-z]*[lvptZz]")
-_INTO: Final = re.compile(r"(?:-C|-d|-o(?=.)|--directory=?|--cd=?)(.*)", re.DOTALL)
-_FILE: Final = re.compile(r"(?:-[A-Za-z]*f|--file=|--patch=|--input=|-i|if=)(.+)", re.DOTALL)
-_PATCHED: Final = re.compile(
-    r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|(?:rename|copy) (?:from|to))[ \t]+(.+)$", re.MULTILINE
-)
+_EXTRACTING: Final = late(r"-?[A-Za-z]*x|--(?:extract|get)$")
+_LISTING_ZIP: Final = late(r"-[A-Za-z]*[lvptZz]")
+_INTO: Final = late(r"(?:-C|-d|-o(?=.)|--directory=?|--cd=?)(.*)", re.DOTALL)
+_FILE: Final = late(r"(?:-[A-Za-z]*f|--file=|--patch=|--input=|-i|if=)(.+)", re.DOTALL)
+_PATCHED: Final = late(r"^(?:\+\+\+|---|\*\*\*|Index:|diff --git|(?:rename|copy) (?:from|to))[ \t]+(.+)$", re.MULTILINE)
 
 
 def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[str] = ()) -> Iterator[str]:

@@ -7,17 +7,17 @@ to the protected place, or belong to its name.
 
 import functools
 import os
-import re
 from typing import Final
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 
 FEWEST_KNOWN: Final = 3  # characters by which a name is recognised
 LONGEST_PART: Final = 255  # characters of a name
-_BRACKETS: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*[:.=]\]|[^\]])*\]")
-_UNKNOWN: Final = re.compile(f"[{UNKNOWN}{MADE}]")
-_OPEN: Final = re.compile(rf"[{UNKNOWN}{MADE}*?]")
-_ENDING: Final = re.compile(r"\.jsonc?$")
+_BRACKETS: Final = late(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*[:.=]\]|[^\]])*\]")
+_UNKNOWN: Final = late(f"[{UNKNOWN}{MADE}]")
+_OPEN: Final = late(rf"[{UNKNOWN}{MADE}*?]")
+_ENDING: Final = late(r"\.jsonc?$")
 _GATED: Final = tuple(f"{os.sep}{name}{os.sep}" for name in (".claude", ".codex", ".opencode"))
 
 

@@ -12,17 +12,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from anyplug.model.late_patterns import late
 from anyplug.policy.shell import substitutions
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 from anyplug.policy.shell.syntax import ELEMENT, PREFIXES, SHELLS, Simple
 
-ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
+ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
 ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 KEYWORDS: Final = frozenset({"do", "then", "else", "elif", "if", "while", "until", "!", "{", "time"})
 LOOPS: Final = frozenset({"for", "while", "until", "select"})
 READING: Final = frozenset({"read", "mapfile", "readarray"})
 TELLING: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VIRTUAL_ENV")  # whose values count
-TELLING_NAME: Final = re.compile(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to our files
+TELLING_NAME: Final = late(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to our files
 NAMES: Final = (
     ".cupcake", "cupcake", "anyplug", ".opencode", "opencode", ".claude", ".codex", ".local", ".config", "rulebook",
 )  # fmt: skip
@@ -35,12 +36,14 @@ MOST_PIECES: Final = 64  # of a word with too many values; nobody writes more in
 MOST_OVERFLOWS: Final = 32  # words of a line with too many values, before the worst is assumed
 LONGEST_VALUE: Final = 1024  # characters
 DEEPEST: Final = 6  # levels of ${a:-${b}}
-_REFERENCE: Final = re.compile(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-]))")
-_BRACED: Final = re.compile(r"(!?)(\w+|[@*?$!-])(\[[^\]]*\])?([\s\S]*)")
-_SLICE: Final = re.compile(r":\s*\(?(-?\d+)\)?\s*(?::\s*\(?(-?\d+)\)?)?\s*")
-_KEY: Final = re.compile(r"\[[^\]]*\]=")
-_PIECE: Final = re.compile(r"[\w.]+")
-_LITERALS: Final = re.compile(rf"[^{UNKNOWN}{MADE}*?\[\]${{}}/]+")
+_REFERENCE: Final = late(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-]))")
+_BRACED: Final = late(r"(!?)(\w+|[@*?$!-])(\[[^\]]*\])?([\s\S]*)")
+_FLAGS: Final = late(r"^\([^()]*\)")  # of zsh, as in ${(j::)name}
+_NAMELESS: Final = late(r":?[-=]([\s\S]*)")  # zsh: ${:-value}
+_SLICE: Final = late(r":\s*\(?(-?\d+)\)?\s*(?::\s*\(?(-?\d+)\)?)?\s*")
+_KEY: Final = late(r"\[[^\]]*\]=")
+_PIECE: Final = late(r"[\w.]+")
+_LITERALS: Final = late(rf"[^{UNKNOWN}{MADE}*?\[\]${{}}/]+")
 
 
 class Values:
@@ -236,7 +239,11 @@ class Values:
 
     def _braced(self, text: str, depth: int) -> list[str]:
         """Return the values of a ${…} expression."""
-        found = _BRACED.fullmatch(text)
+        bare = _FLAGS.sub("", text)
+        if depth > 0 and (found := _NAMELESS.fullmatch(bare)):
+            values = self.of(found[1], depth)
+            return [*values, MADE] if bare != text and is_composable(" ".join(values).split()) else values
+        found = _BRACED.fullmatch(bare)
         if found is None or depth <= 0:
             return [UNKNOWN]
         indirect, name, _, operation = found.groups()
@@ -282,6 +289,9 @@ def _operated(value: str, operation: str) -> str:
     """Return the result of a parameter operation on a value."""
     if UNKNOWN in value or MADE in value or "$" in value:
         return MADE if MADE in value else UNKNOWN
+    if operation.startswith(substitutions.FORMATTING):
+        given = operation.removeprefix(substitutions.FORMATTING)
+        return substitutions.formatted(value.replace("$", ""), given.split(substitutions.BETWEEN))
     if found := _SLICE.fullmatch(operation):
         rest = value[int(found[1]) :]
         return rest if found[2] is None else rest[: int(found[2])]
