@@ -18,7 +18,7 @@ from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
 catalog = Catalog(find_home(), roots=[sys.argv[1]])
 approvals, plugin = catalog.approvals, catalog.load().plugin("hello").plugin
-with approvals._deciding() as transaction:
+with approvals._deciding("", plugin) as transaction:
     transaction.execute("DELETE FROM approvals WHERE path = ?", (plugin.path,))
     if sys.argv[2] == "killed":
         approvals.mark.grow()
@@ -78,7 +78,7 @@ def test_a_decision_whose_process_was_killed_over_it_hides_no_later_one(catalog,
 def test_who_looks_while_somebody_decides_looks_again(catalog, home):
     plugin = plugin_of(catalog)
     other = Catalog(find_home(), roots=[])
-    with other.approvals._deciding() as transaction:
+    with other.approvals._deciding("", plugin) as transaction:
         transaction.execute("DELETE FROM approvals")
         other.approvals.mark.grow()
         assert catalog.standing(plugin).state == "approved"

@@ -25,6 +25,7 @@ CALLS = 25
 # Between check and run
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("runs-what-was-approved")
 @pytest.mark.parametrize("way", swap_script.WAYS)
 @pytest.mark.parametrize("format", FORMATS)
@@ -371,7 +372,7 @@ async def test_the_snapshot_is_made_when_a_plugin_is_approved(host, root, cyclop
         await h.approve(plugin, granted=())
         assert h.catalog.digest(plugin).value in os.listdir(home / "snapshots")
         assert (await h.call("hello")).text == "done"
-        assert "snapshot" in h.audit.records()[-1].record.held_by.layers
+        assert "snapshot" in h.audit.calls()[-1].record.held_by.layers
 
 
 @pytest.mark.anyio

@@ -41,6 +41,7 @@ def load(folder):
     [
         ("api_key", True), ("apiKey", True), ("TOKEN", True), ("password", True), ("session_cookie", True),
         ("client_secret", True), ("city", False), ("username", False), ("keywords", False), ("max_tokens", False),
+        ("OAUTH", True), ("SIGNING_PRIV", True), ("PINCODE", True), ("CONN_STRING", True), ("AUTHOR", False),
     ],
 )  # fmt: skip
 def test_a_secret_is_known_by_its_name(name, secret):

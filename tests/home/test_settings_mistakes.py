@@ -38,7 +38,7 @@ from anyplug.model.errors import ConfigError
             "[profiles.a] tools is [1], but must be a list, each item a string",
             settings_mistakes.CURE,
         ),
-        ("zzz = 1", "there is no setting zzz", "the settings are: namespaces, confinement, formats, mcp, http"),
+        ("zzz = 1", "there is no setting zzz", "the settings are: namespaces, confinement, formats, mcp"),
         ("namespaces = 'no'", 'namespaces is "no", but must be true or false', settings_mistakes.CURE),
         ("[http\\n", "(at line 1, column 6)", "fix it there"),
     ],

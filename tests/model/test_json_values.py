@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anyplug.model import json_values
@@ -35,6 +35,7 @@ _values = st.recursive(
 )
 
 
+@example(value=[None, [None], [""]], most=4, escaped=False)
 @given(value=_values, most=st.integers(1, 12), escaped=st.booleans())
 def test_values_are_counted_without_decoding_as_with_it(value, most, escaped):
     written = json.dumps(value, ensure_ascii=escaped, separators=(",", ":")).encode()

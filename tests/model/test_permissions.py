@@ -33,6 +33,7 @@ def test_what_means_something_is_accepted(written):
         ("network:::1", "not a host name or address", "`network:[2001:db8::1]:443`"),
         ("clipboard:x", "'clipboard' takes no scope", "write `clipboard`"),
         ("filesystem:read:~ada/notes", "another user's home folder", "the full path"),
+        ("filesystem:read:/a\0b", "has a NUL character", "without"),
         ("env:MY-TOKEN", "not a valid name for an environment variable", "env:NAME"),
     ],
 )
@@ -122,3 +123,23 @@ def test_what_a_grant_gives_and_its_name_does_not_tell_is_said():
     assert "Docker" in permissions.really("network:unix")
     assert "HTTP_PROXY" in permissions.really("network:example.org:443")
     assert [name for name in ("network", "network:*:443", "filesystem:read", "env:X") if permissions.really(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("\u0430pple.com", "xn--pple-43d.com (\u0430pple.com: \u0430 is CYRILLIC SMALL LETTER A)"),
+        ("xn--pple-43d.com:443", "xn--pple-43d.com (\u0430pple.com: \u0430 is CYRILLIC SMALL LETTER A), port 443"),
+        ("\u0430\u0440\u0440\u04cf\u0435.com", "\u04cf is CYRILLIC SMALL LETTER PALOCHKA"),
+        ("apple.com", "talk to apple.com, through"),
+    ],
+)
+def test_letters_that_look_like_others_in_a_host_are_named(host, said):
+    assert said in permissions.describe(f"network:{host}")
+
+
+@pytest.mark.parametrize("known", permissions.WITH_SCOPE)
+def test_a_colon_without_a_scope_is_no_permission(known):
+    assert permissions.kind(f"{known}:") == ""
+    assert permissions.tier((f"{known}:",)) == 2
+    assert permissions.fault(f"{known}:")[0]

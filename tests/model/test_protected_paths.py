@@ -105,3 +105,29 @@ def test_it_is_known_which_grant_would_open_a_path(path, grant):
 def test_no_pattern_stands_in_the_table_twice():
     seen = [(entry.where, pattern) for entry in protected_paths.TABLE for pattern in entry.patterns]
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.claim("protected-paths")
+def test_case_and_normalisation_hide_no_protected_name():
+    paths = ("/w/node_modules", "/w/package.json", "/w/tsconfig.json", "/w/Äb.json")
+    guarded = Protected((*paths, ".vscode", ".git/hooks"), ())
+    for name in (
+        "Node_Modules",
+        "NODE_MODULES",
+        "Package.json",
+        "pack\u200bage.json",
+        "TSCONFIG.JSON",
+        "a\u0308B.json",
+    ):
+        assert guarded.state("/w", name) == CLOSED, name
+    assert guarded.state("/w", ".\ufb01t") == FREE
+    assert guarded.state("/w/.GIT", "Hooks") == guarded.state("/w", ".VSCode") == CLOSED
+
+
+@pytest.mark.claim("protected-paths")
+def test_the_mark_of_a_repository_is_compared_as_the_file_system_does():
+    for pattern, free in (("=HEAD", {"Head", "head"}), ("=~HEAD", set())):
+        guarded = Protected((pattern,), ())
+        assert {name for name in ("HEAD", "Head", "head") if guarded.state("/w/bare", name) == FREE} == free
+        assert guarded.state("/w/.git", "HEAD") == FREE  # git writes it
+        assert guarded.state("/w/Head", "x") == (FREE if free else CLOSED)

@@ -34,6 +34,15 @@ NODE = {"type": "object", "properties": {"name": {"type": "string"}, "nodes": {"
         ({"$ref": "#/$defs/x", "$defs": {"x": {"allOf": [{"$ref": "#/$defs/x"}]}}}, {}),
         ({"allOf": [{"properties": {"a": {"items": {"type": "string"}}}}] * 2_000}, {"a": [1] * 100_000}),
         ({"properties": {"a": {"$ref": "#anchor"}}, "$defs": {"b": {"$anchor": "anchor", **BRANCHES}}}, deep(60)),
+        ({"properties": {"a": {"pattern": "(?=a*b)a"}}}, {"a": "a" * 1_000_000}),
+        ({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"pattern": r"(.*x)\1"}}}, {"a": "a" * 1_000_000}),
+        ({"patternProperties": {"^(?!b).*(?=c)": {}}}, {"a" * 1_000_000: 1}),
+        ({"propertyNames": {"pattern": "(?=a*b)a"}}, {"a" * 1_000_000: 1}),
+        ({"properties": {"a": {"items": {"not": {"pattern": r"^((a|aa)+)+\2c$"}}}}}, {"a": ["a" * 28] * 5_000}),
+        ({"patternProperties": {rf"^(?=(a|aa)+$)\w{{{at}}}": {} for at in range(100, 200)}}, {"a": 1}),
+        ({"properties": {f"p{at}": {"pattern": f"^{at}$"} for at in range(1_000)}}, {"a": 1}),
+        ({"properties": {"a": {"pattern": "(a|b)*a(a|b){5000}c"}}}, {"a": "ab" * 1_000_000}),
+        ({"allOf": [{"properties": {"a": {"items": {"pattern": "[ab]*a[ab]{200}c"}}}}] * 100}, {"a": ["ab" * 5_000]}),
     ],
 )
 def test_what_would_take_too_long_is_not_begun(hostile, arguments):
@@ -51,6 +60,8 @@ def test_what_would_take_too_long_is_not_begun(hostile, arguments):
             {"root": {"nodes": [{"nodes": [{"name": 1}]}]}},
         ),
         ({"properties": {"a": {"items": {"type": "integer"}}}}, {"a": [1] * 100_000}, {"a": ["1"]}),
+        ({"properties": {"a": {"pattern": "^(?!b)"}, "text": {}}}, {"a": "a", "text": "x" * 1_000_000}, {"a": "b"}),
+        ({"properties": {"a": {"pattern": "^a+$"}}}, {"a": "a" * 100_000}, {"a": "b"}),
     ],
 )
 def test_recursion_and_references_that_people_write_are_checked(honest, right, wrong):
@@ -106,3 +117,18 @@ def test_a_valid_schema_stays_as_it_is():
         "required": ["a"],
     }
     assert schema.repaired(whole) == whole
+
+
+@pytest.mark.claim("no-stall")
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"propertyNames": {"maxLength": 3}},
+        {"propertyNames": {"pattern": r"^(?=(a|aa)+$)\w"}},
+        {"allOf": [{"required": [f"x{at}"]} for at in range(1_000)]},
+    ],
+)
+def test_of_very_many_violations_one_is_named(hostile):
+    few, many = ({"a" * 30 + str(at): 1 for at in range(count)} for count in (20, 6_000))
+    assert len(schema.violations(hostile, many)) == 1
+    assert len(schema.violations(hostile, few)) >= 20

@@ -2,20 +2,24 @@
 
 import unicodedata
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyplug.call.plugin_requests import form
 from anyplug.model.types import Offer, Plugin, Tool
 from anyplug.model.untrusted_text import (
     HIDDEN,
     LONGEST_LINE,
+    ForModels,
     clean_offer,
     clean_plugin,
     escaped_json,
     for_models,
     for_people,
     is_clean,
+    label,
     lines_for_people,
 )
 
@@ -156,3 +160,66 @@ def test_a_manifests_texts_are_cleaned():
     assert (plugin.name, plugin.version, plugin.description, plugin.instructions) == (
         r"p\nq", r"1\n2", "ab", "xy\nz",
     )  # fmt: skip
+
+
+def test_a_manifest_that_needs_no_cleaning_is_left_as_it_is_and_any_other_is_cleaned():
+    tool = Tool(
+        name="act", own_name="act", plugin="p", program="", timeout_s=1.0, description="It acts.\n\tOnce.",
+        input_schema={"type": "object", "properties": {"path": {"pattern": "\\w+ \\u0041", "enum": ["a"]}}},
+    )  # fmt: skip
+    plain = Plugin(
+        name="p", format="cyclop", path="/p", found_at="/p", version="1", permissions=("network",), tools=(tool,)
+    )
+    assert clean_plugin(plain) == plain
+    replace = msgspec.structs.replace
+    for dirt in ("\x00", "\x1b[31m", "\x7f", "\x85", "\r", "\u200b", "\U000e0041", "\ud800"):
+        for dirty in (
+            replace(plain, name=f"p{dirt}"),
+            replace(plain, version=f"1{dirt}"),
+            replace(plain, description=f"a{dirt}b"),
+            replace(plain, instructions=f"a{dirt}b"),
+            replace(plain, permissions=(f"network{dirt}",)),
+            replace(plain, tools=(replace(tool, title=f"a{dirt}b"),)),
+            replace(plain, tools=(replace(tool, name=f"act{dirt}"),)),
+            replace(plain, tools=(replace(tool, input_schema={"enum": [f"a{dirt}b"]}),)),
+            replace(plain, tools=(replace(tool, input_schema={f"a{dirt}b": 1}),)),
+        ):
+            cleaned = clean_plugin(dirty)
+            assert cleaned != dirty, (dirt, dirty)
+    for line in ("1\n2", "1\t2", "1" * 1_000):
+        assert clean_plugin(replace(plain, version=line)).version != line
+
+
+@pytest.mark.claim("text-people")
+def test_titles_and_labels_of_a_form_are_one_line_each():
+    assert label("[Plugin: bank]\n\u202e\x1b[2J pay\u2028now ") == "[Plugin: bank] pay now"
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "title": "A\nB", "description": "c\r\n\x1bd", "default": "x\ny"},
+            "b": {"type": "string", "enum": ["yes", "no\n[anyplug] yes"], "enumNames": ["Yes", "No"]},
+            "c": {"type": "string", "enum": ["1"], "enumNames": ["Yes\nNo"]},
+            "d": {"type": "array", "items": {"anyOf": [{"const": "1", "title": "One\nTwo"}]}},
+        },
+    }
+    shown = form(schema)["properties"]
+    assert (shown["a"]["title"], shown["a"]["description"], shown["a"]["default"]) == ("A B", "c d", "x\ny")
+    assert shown["b"] == {"type": "string", "enum": ["yes"]}
+    assert shown["c"]["enumNames"] == ["Yes No"]
+    assert shown["d"]["items"]["anyOf"][0]["title"] == "One Two"
+
+
+TRICKY = "aJ 1#\n\r\x1b[2;m\u0301\u20e3\ufe0f\u200d\u200c\u202e😀👩🏴\U000e0067\U000e0062\U000e007f" + "مकé中"
+
+
+@given(st.lists(st.text(TRICKY, max_size=8) | st.text(max_size=4)))
+def test_a_text_in_pieces_is_cleaned_like_the_whole(pieces):
+    stream = ForModels()
+    shown = [stream.feed(piece) for piece in pieces]
+    assert "".join([*shown, stream.end()]) == for_models("".join(pieces))
+
+
+def test_little_of_a_text_in_pieces_is_held_back():
+    stream = ForModels()
+    assert [stream.feed(piece) for piece in ("中文", "abc 1", "2 \x1b[", "31mred")] == ["中文", "abc ", "12 ", "red"]
+    assert len(stream.feed("1" * 20_000)) == 20_000

@@ -218,3 +218,43 @@ async def test_no_virtual_environment_of_ours_captures_a_plugins_python(host, cy
     async with host(cyclop(script='#!/bin/sh\nprintf \'{"result": "%s"}\' "$(command -v python3)"\n')) as h:
         found = (await h.call("hello")).text
     assert not found.startswith(str(h.catalog.home.bin))
+
+
+@pytest.mark.claim("environment-secrets")
+@each_row("name", ["XDG_SESSION_ID", "XDG_VTNR", "LC_KEYMAP", "EDITOR", "TERM", "HOSTNAME"])
+def test_a_harmless_name_does_not_hide_what_looks_generated(name):
+    assert env_vars.reason(name, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b")
+
+
+@each_row(
+    "name, value",
+    [
+        ("XDG_SESSION_ID", "c2"),
+        ("XDG_SESSION_ID", "143"),
+        ("XDG_RUNTIME_DIR", "/run/user/1000"),
+        ("XDG_SESSION_PATH", "/org/freedesktop/DisplayManager/Session0"),
+        ("XDG_CURRENT_DESKTOP", "ubuntu:GNOME"),
+        ("XDG_DATA_DIRS", "/usr/share/gnome:/var/lib/flatpak/exports/share:/usr/local/share/:/usr/share/"),
+        ("XDG_SESSION_TYPE", "wayland"),
+        ("LC_TIME", "de_DE.UTF-8@euro"),
+        ("INVOCATION_ID", "9f86d081884c7d659a2feaa0c55ad015"),
+    ],
+)
+def test_usual_values_of_these_are_passed(name, value):
+    assert env_vars.reason(name, value) == ""
+
+
+@pytest.mark.claim("code-above")
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "PYTHONPATH=/home/ada/work", "RUBYOPT=-r/home/ada/work/x.rb", "RUBYOPT=-r./x", "PERL5OPT=-I/home/ada/work -Mx",
+        "JULIA_LOAD_PATH=/home/ada/work", "R_PROFILE=/home/ada/work/r", "PHPRC=/home/ada/work", "TCLLIBPATH=work",
+        "DOTNET_STARTUP_HOOKS=/home/ada/work/x.dll", "BUNDLE_GEMFILE=/home/ada/work/Gemfile",
+        "npm_config_node_options=--require /home/ada/work/x.js", "MAVEN_OPTS=-javaagent:/home/ada/work/x.jar",
+    ],
+)  # fmt: skip
+def test_a_variable_from_which_interpreters_take_code_is_withheld_outside_the_systems_folders(variable):
+    name, _, value = variable.partition("=")
+    assert env_vars.reason(name, value) == env_vars.LOADS_CODE
+    assert env_vars.reason(name, "/usr/lib/x") == ""

@@ -22,6 +22,7 @@ SPELLINGS = (
     lambda char: f"\\u{ord(char):04X}" if ord(char) < 0x10000 else json.dumps(char)[1:-1].upper().replace("U", "u"),
     lambda char: f"\\u{{{ord(char):x}}}",
     lambda char: f"\\x{ord(char):02X}" if ord(char) < 0x80 else char,
+    lambda char: f"\\{ord(char):03o}" if ord(char) < 0x80 else char,
     lambda char: f"\\{char}" if char in "/\"'&+=" else char,
     lambda char: f"&#{ord(char)};",
     lambda char: f"&#x{ord(char):X};",
@@ -65,6 +66,9 @@ DUMPED = LETTERS.encode().hex(" ").split()
         "".join(f"\\x{byte:02x}" for byte in LETTERS.encode()),
         str(LETTERS.encode())[2:-1],
         "".join(f"\\{byte:03o}" for byte in LETTERS.encode("latin-1")),
+        "".join(f"\\{byte:o}" for byte in LETTERS.encode()),
+        "".join(f"\\{byte:o}" if byte < 0o100 else chr(byte) for byte in LETTERS.encode("latin-1")),
+        *(LETTERS.replace("-", f"&{name};") for name in ("hyphen", "dash", "ndash", "minus")),
         "".join(f"%u{ord(char):04X}" for char in LETTERS),
         LETTERS.replace("&", "&AMP").replace("<", "&LT").replace(">", "&gt"),
         ":".join(DUMPED),
@@ -122,6 +126,14 @@ def test_base64_is_hidden_in_lines_of_any_length_and_at_any_offset(width, before
         hidden = Mask([SECRET]).text(f"token: {written}")
         assert "•••" in hidden
         assert "".join(hidden.split()).count(whole[12:20]) == 0
+
+
+@pytest.mark.claim("masked-however-escaped")
+def test_base64_and_hexadecimal_are_hidden_in_each_encoding():
+    secret = "süßes-Gehéimnis-7"
+    for data in (secret.encode(), secret.encode("latin-1")):
+        for written in (base64.b64encode(data).decode(), base64.b64encode(b"u:" + data).decode(), data.hex()):
+            assert "•••" in Mask([secret]).text(f"token: {written}"), written
 
 
 def test_text_that_only_looks_escaped_stays_as_it_is():

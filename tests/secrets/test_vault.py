@@ -183,10 +183,10 @@ def test_a_result_is_searched_except_for_names_paths_and_binary_data():
         return Result(
             content=(
                 Text(f"a {word}"),
-                Image("image/png", data),
-                Audio("audio/ogg", data),
-                Resource(f"https://x/?k={word}", "text/plain", word),
-                File(f"{word}.txt", "text/plain", f"/tmp/{TOKEN}.txt"),
+                Image(f"image/{word}", data),
+                Audio(f"audio/{word}", data),
+                Resource(f"https://x/?k={word}", word, word, data, word, word),
+                File(f"{word}.txt", f"text/{word}", f"/tmp/{TOKEN}.txt"),
             ),
             structured={"k": word},
             metadata={"stderr": word},
@@ -204,12 +204,13 @@ def test_an_error_is_searched():
     assert TOKEN not in repr((str(error), error.args, error.message, error.hint, error.partial, error.metadata))
 
 
-def test_a_schema_keeps_the_names_of_its_arguments():
-    schema = {"properties": {TOKEN: {"default": TOKEN, "enum": [TOKEN]}}, "required": [TOKEN]}
-    assert Mask([TOKEN]).schema(schema) == {
-        "properties": {TOKEN: {"default": SHOWN_SECRET, "enum": [SHOWN_SECRET]}},
-        "required": [TOKEN],
-    }
+@pytest.mark.claim("masked-however-escaped")
+def test_a_schema_keeps_its_own_words_and_nothing_else():
+    def having(word):
+        of_it = {"type": "string", "default": word, "enum": [word], "description": word}
+        return {"type": "object", "properties": {word: of_it, "x": {"pattern": word}}, "required": [word], word: word}
+
+    assert Mask([TOKEN, "object", "required"]).schema(having(TOKEN)) == having(SHOWN_SECRET)
 
 
 FEW_LETTERS = st.text("ab•", min_size=6, max_size=9)
@@ -596,6 +597,7 @@ def approved(host, root, home):
     return make
 
 
+@pytest.mark.combinations
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["plain", "b64", "json", "url", "error", "exit", "long", "garbage", "flood"])
 @pytest.mark.parametrize("format", ["cyclop", "stavrobot"])
@@ -629,7 +631,7 @@ async def test_the_digest_in_the_record_is_that_of_what_the_caller_sees(approved
 
     async with approved(cyclop("leaky", LEAKS)) as h:
         result = await leak(h, "leaky", text="plain")
-        record = h._audit.records()[-1].record
+        record = h._audit.calls()[-1].record
     assert record.output == digest_of_output(result)
 
 
@@ -760,7 +762,8 @@ def err(text):
     os.write(2, text.encode())
 err("begun with " + token + "\\n")
 hello()
-tool("leaky", description="uses " + token, schema={{"type": "object", "properties": {{"text": {{"default": token}}}}}})
+properties = {{"text": {{"default": token}}, token: {{"pattern": token}}}}
+tool("leaky", description="uses " + token, schema={{"type": "object", "properties": properties}})
 command("tell", description="tells " + token)
 emit("subscribe", intercept=["tool_call"])
 emit("ready")
@@ -785,9 +788,9 @@ for frame in heard():
         args = frame.get("args", "")
         if args == "panel":
             emit("command_response", id=frame["id"], action="open_panel",
-                 open_panel={{"id": "p", "title": token, "lines": ["a", token], "footer": token}})
+                 open_panel={{"id": "p" + token, "title": token, "lines": ["a", token], "footer": token}})
             time.sleep(0.1)
-            emit("panel_render", panel_id="p", title=token, lines=[token], footer=token)
+            emit("panel_render", panel_id="p" + token, title=token, lines=[token], footer=token)
         elif args == "error":
             emit("command_response", id=frame["id"], error="failed with " + token)
         else:
@@ -805,7 +808,7 @@ async def test_what_an_extension_leaks_is_hidden(approved, zot, how, home):
         with anyio.fail_after(command_line.PATIENCE_S):
             while how != "block" and "done" not in (home / "logs" / "leaky.log").read_text():
                 await anyio.sleep(0.01)
-        record = h._audit.records()[-1].record
+        record = h._audit.calls()[-1].record
         places = h.peers.places
         shown = repr(
             [(place.reason, place.offer_now, place.peer and place.peer.session.stderr_end) for place in places]
@@ -823,13 +826,22 @@ async def test_what_an_extension_leaks_is_hidden(approved, zot, how, home):
 @pytest.mark.parametrize("how", ["prompt", "insert", "display", "error", "panel"])
 async def test_what_a_command_leaks_is_hidden(approved, zot, how, home):
     heard = []
-    async with approved(zot("leaky", EXTENSION)) as h:
+    folder = zot("leaky", EXTENSION)
+    async with approved(folder) as h:
         h.listen(heard.append)
         outcome = await h.run_command(f"/tell {how}")
         with anyio.fail_after(command_line.PATIENCE_S):
             while how == "panel" and h.panels.open[0].lines != (SHOWN_SECRET,):
                 await anyio.sleep(0.01)
         panels = h.panels.open
+        for panel in panels:
+            h.panels.press(panel, "up")
+            h.panels.close(panel)
+        with anyio.fail_after(command_line.PATIENCE_S):
+            while panels and not zot_folders.heard(folder, "panel_close"):
+                await anyio.sleep(0.01)
+        told = [*zot_folders.heard(folder, "panel_key"), *zot_folders.heard(folder, "panel_close")]
+    assert [frame["panel_id"] for frame in told] == [f"p{TOKEN}"] * 2 * len(panels)
     assert TOKEN not in repr((outcome, heard, panels)) + everything(home)
     assert SHOWN_SECRET in repr(outcome)
 
@@ -869,7 +881,7 @@ for frame in heard():
 """
     async with approved(zot("naming", script)) as h:
         result = await h.call(f"use_{TOKEN}")
-        record = h._audit.records()[-1].record
+        record = h._audit.calls()[-1].record
     assert (result.text, result.tool, record.tool) == ("done", f"use_{TOKEN}", f"use_{SHOWN_SECRET}")
 
 

@@ -13,24 +13,32 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from anyplug.audit import retention
 from anyplug.audit.sealed_head import FIRST, Found, Head, Heads
 from anyplug.home import journal
-from anyplug.home.database import Store
+from anyplug.home.database import BUSY_S, Store
 from anyplug.home.journal import Journal
 from anyplug.model import json_values
-from anyplug.model.errors import StoreError
+from anyplug.model.errors import StoreBusy, StoreError
 from anyplug.model.types import Result
 from anyplug.runtime.processes.program import Receipt
 
+if TYPE_CHECKING:
+    import sqlite3
+
 COMMIT_S = 0.03  # how long a record waits to be committed together with others
+SETTLE_S, SETTLE_STEP_S = 1.0, 0.01  # that a reader waits for other hosts' commits
+BUSY_RETRY_S = 0.2  # seconds before the next attempt if another process is writing
 RETRY_S = 5.0  # seconds before the next attempt, unless a call retries sooner
 UNGUESSABLE = 8  # bytes of the id of a record that is no call
+LAST_NUMBER = (1 << 63) - 1  # SQLite's own largest
+LONGEST_NUMBER = 16  # digits; ids of calls are longer
 PRUNE = "audit prune"  # the tool in the record of a removal
+CALL, TRUST = "call", "trust"  # kinds of records: a call, and a decision about plugins or about the audit itself
 MOST_WAITING = 500  # records, then they are committed at once: a larger batch would block the event loop longer
 
 _LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
@@ -45,7 +53,10 @@ Later = Callable[[float, Callable[[], None]], object]  # runs a callback after t
 
 
 class Record(msgspec.Struct, kw_only=True, gc=False):
-    """The record of a call, filled in as the call proceeds. Arguments and output are stored only as digests."""
+    """The record of a call, filled in as the call proceeds. Arguments and output are stored only as digests.
+
+    In the record of a decision about a plugin, `tool` is what was decided.
+    """
 
     call: str
     at: float
@@ -67,6 +78,20 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     outcome: str = ""
     duration_ms: float = 0.0
     output: str = ""
+    kind: str = CALL
+    folder: str = ""  # of a decision: that of the plugin
+    policies: str = ""  # the version of the fleet's policies that decided, if there are some
+    worker: str = ""  # of the fleet, if one ran the call
+    there: str = ""  # the id of the worker's own record of it
+
+
+class _Call(msgspec.Struct, gc=False):
+    """The field that look-ups use."""
+
+    call: str
+
+
+_decode_call = msgspec.json.Decoder(_Call).decode
 
 
 class Numbered(msgspec.Struct, frozen=True):
@@ -81,6 +106,7 @@ class Broken(msgspec.Struct, frozen=True):
 
     number: int
     reason: str
+    is_removed: bool = False  # it was removed as too old, so that nothing can be told
 
 
 class Audit:
@@ -123,7 +149,7 @@ class Audit:
         self._ended.append((record.call, line))
         if self._later is None:
             self.commit()
-        elif len(self._ended) >= MOST_WAITING:
+        elif len(self._ended) % MOST_WAITING == 0:
             self._commit_in_time()
         elif not self._is_due:
             self._call_back(COMMIT_S)
@@ -133,6 +159,12 @@ class Audit:
         if self._ended:
             self._commit(self._ended)
 
+    def number_of(self, call: str) -> int:
+        """Return the number of an ended call's record, committing it now; 0 if it has none. Raises StoreError."""
+        self.commit()
+        rows = self._store.rows("SELECT number FROM audit WHERE call = ?", call)
+        return int(rows[0][0]) if rows else 0
+
     def close(self) -> None:
         """Commit all waiting records; later ones no longer wait.
 
@@ -140,7 +172,8 @@ class Audit:
         """
         self._later = None
         try:
-            self.commit()
+            if self._ended:
+                self._commit(self._ended, BUSY_S)
         except StoreError:
             if not self._begun:
                 self._journal.leave()
@@ -152,6 +185,16 @@ class Audit:
         """Recover the journals of dead hosts: commit their ended calls, and record the running ones as lost."""
         journal.take_over(self._store.journals, self._adopt)
 
+    def settle(self) -> None:
+        """Wait, for a limited time, until every host has committed the calls that have ended."""
+        until = time.monotonic() + SETTLE_S
+        while self._are_waiting() and time.monotonic() < until:
+            time.sleep(SETTLE_STEP_S)
+
+    def _are_waiting(self) -> bool:
+        ended = [call for lines in journal.of_the_living(self._store.journals) for call, _ in _sorted_out(lines)[1]]
+        return not all(self._store.rows(_KNOWN, call) for call in ended)
+
     def under_way(self) -> list[Record]:
         """List the calls that are running in any host."""
         return [record for lines in journal.of_the_living(self._store.journals) for record in _sorted_out(lines)[0]]
@@ -160,6 +203,10 @@ class Audit:
         """Return the newest records that a condition includes, oldest first."""
         wanted = (item for item in self.newest_first() if includes(item.record))
         return list(islice(wanted, limit if limit >= 0 else None))[::-1]
+
+    def calls(self, limit: int = -1) -> list[Numbered]:
+        """Return the newest records of calls, oldest first."""
+        return self.records(lambda record: record.kind == CALL, limit)
 
     def newest_first(self) -> Iterator[Numbered]:
         """Yield all records, the newest first."""
@@ -173,6 +220,33 @@ class Audit:
                 record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
             yield Numbered(number, record)
 
+    def before(self, number: int, most: int) -> list[tuple[int, bytes]]:
+        """Return some committed records as they are stored, the newest first: those below a number, or all if it is 0.
+
+        Callable from any thread. It returns after few milliseconds, so that calls which end meanwhile do not wait long.
+        """
+        query = "SELECT number, record FROM audit WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return self._store.rows(query, number or LAST_NUMBER, most)
+
+    def chained(self, after: int, most: int) -> list[tuple[int, bytes, str, str]]:
+        """Return committed records after a number, the oldest first, as the chain has them.
+
+        Each is its number, itself, the hash of the record before it and its own. Callable from any thread.
+        """
+        query = "SELECT number, record, previous, hash FROM audit WHERE number > ? ORDER BY number LIMIT ?"
+        return self._store.rows(query, after, most)
+
+    def find(self, name: str) -> Numbered | None:
+        """Return the record of a call by its number or its id; None if there is none, or it cannot be read."""
+        self.commit()
+        is_number = name.isascii() and name.isdecimal() and len(name) < LONGEST_NUMBER
+        column, value = ("number", int(name)) if is_number else ("call", name)
+        rows = self._store.rows(f"SELECT number, record FROM audit WHERE {column} = ?", value)
+        try:
+            return Numbered(rows[0][0], msgspec.json.decode(rows[0][1], type=Record)) if rows else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
     def verify(self, kept: bytes = b"") -> tuple[int, list[Broken]]:
         """Count the records and find every break in the chain.
 
@@ -182,7 +256,7 @@ class Audit:
         # Read the expected number first: running hosts append in the meantime.
         found = self.heads.look() + ([msgspec.structs.replace(self.heads.unseal(kept), path="it")] if kept else [])
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
-        rows = self._store.rows("SELECT number, record, previous, hash FROM audit ORDER BY number")
+        rows = self._store.rows("SELECT number, record, previous, hash, call FROM audit ORDER BY number")
         start = self.heads.start()
         begin = start.head if start.state == "sealed" and start.head is not None else Head(0, FIRST, 0.0)
         broken = list(_breaks(rows, begin))
@@ -209,6 +283,7 @@ class Audit:
                 Record(
                     call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
                     at=at / 1_000_000,
+                    kind=TRUST,
                     attachment=by,
                     tool=PRUNE,
                     verdict="allowed",
@@ -244,37 +319,49 @@ class Audit:
         """Check that the database is writable after a failure; raises StoreError if it is not."""
         self._commit(self._ended)
 
-    def _commit(self, ended: list[tuple[str, bytes]]) -> None:
+    def _commit(self, ended: list[tuple[str, bytes]], wait_s: float | None = None) -> None:
         was_sound, self._is_sound = self._is_sound, False
-        self._append(ended, are_new=was_sound)
+        try:
+            self._append(ended, are_new=was_sound, wait_s=wait_s)
+        except StoreBusy:
+            self._is_sound = was_sound  # nothing is wrong with it, and the journal has the records
+            raise
         self._is_sound = True
         self._ended = []
         self._forget()
 
-    def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool) -> None:
+    def _append(self, ended: list[tuple[str, bytes]], *, are_new: bool, wait_s: float | None = None) -> None:
         """Append to the chain in one transaction, reading the last hash under its lock."""
-        with self._store.writing() as transaction:
-            last = transaction.execute(_LAST).fetchone()
-            previous = last[1] if last else FIRST  # retention keeps the newest record
-            if last is None:
-                self._begin_heads()
-            rows = []
-            for call, record in ended:
-                if are_new or transaction.execute(_KNOWN, (call,)).fetchone() is None:
-                    own = _link(previous, record)
-                    rows.append((call, record, previous, own))
-                    previous = own
-            transaction.executemany(_INSERT, rows)
-        if rows:
-            self._seal()
+        with self._store.writing(wait_s) as transaction:
+            has_grown = self._extend(transaction, ended, are_new=are_new)
+        if has_grown:
+            self.seal()
+
+    def append_in(self, transaction: "sqlite3.Connection", record: Record) -> None:
+        """Append a record within a transaction of the caller's, who calls `seal` after it."""
+        self._extend(transaction, [(record.call, _encode(record))], are_new=True)
+
+    def _extend(self, transaction: "sqlite3.Connection", ended: list[tuple[str, bytes]], *, are_new: bool) -> bool:
+        last = transaction.execute(_LAST).fetchone()
+        previous = last[1] if last else FIRST  # retention keeps the newest record
+        if last is None:
+            self._begin_heads()
+        rows = []
+        for call, record in ended:
+            if are_new or transaction.execute(_KNOWN, (call,)).fetchone() is None:
+                own = link_of(previous, record)
+                rows.append((call, record, previous, own))
+                previous = own
+        transaction.executemany(_INSERT, rows)
+        return bool(rows)
 
     def _begin_heads(self) -> None:
         try:
             self.heads.begin()
         except OSError:
-            pass  # as in `_seal`; a head that was never written is reported as missing
+            pass  # as in `seal`; a head that was never written is reported as missing
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
         """Advance the sealed head. If it cannot be written it lags behind until the next commit."""
         ((number, own),) = self._store.rows(_LAST)
         try:
@@ -300,7 +387,10 @@ class Audit:
     def _commit_in_time(self) -> None:
         self._is_due = False
         try:
-            self.commit()
+            if self._ended:
+                self._commit(self._ended, wait_s=0)
+        except StoreBusy:
+            self._call_back(BUSY_RETRY_S)
         except StoreError:
             self._call_back(RETRY_S)  # until then every call retries, and is refused with the reason
 
@@ -352,8 +442,17 @@ def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes
     return [record for call, record in begun.items() if call not in ended], list(ended.items())
 
 
-def _link(previous: str, record: bytes) -> str:
+def link_of(previous: str, record: bytes) -> str:
+    """Return the hash of a record that follows the one with the hash `previous`."""
     return hashlib.sha256(previous.encode() + b"\n" + record).hexdigest()
+
+
+def _call_of(record: bytes) -> str | None:
+    """Return the id of the call that a record is about; None if it cannot be read."""
+    try:
+        return _decode_call(record).call
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _unsealed(rows: list[Any], found: list[Found], begin: Head) -> list[Broken]:
@@ -368,7 +467,7 @@ def _unsealed(rows: list[Any], found: list[Found], begin: Head) -> list[Broken]:
             broken.append(Broken(place.head.number, f"the record is not the one that {place.path} was sealed with"))
         elif place.head is not None and 0 < place.head.number < begin.number:
             gone = f"the records up to {begin.number} were removed as too old, so {place.path} cannot be compared"
-            broken.append(Broken(place.head.number, gone))
+            broken.append(Broken(place.head.number, gone, is_removed=True))
         elif rows and place.state == "missing":
             broken.append(Broken(end, f"the sealed head {place.path} is missing, so records may have been cut off"))
     return broken
@@ -392,12 +491,14 @@ def _breaks(rows: list[Any], begin: Head) -> Iterator[Broken]:
     before, expected = begin.hash, begin.number + 1
     if rows and rows[0][0] <= begin.number:
         expected, before = rows[0][0], rows[0][2]
-    for number, record, previous, own in rows:
+    for number, record, previous, own, call in rows:
         if number != expected:
             yield Broken(expected, _missing(expected, number - 1))
         elif previous != before:
             yield Broken(number, "it does not follow from the record before it")
         content = record if isinstance(record, bytes) else str(record).encode()  # a tamperer may have stored text
-        if _link(previous, content) != own or (number == begin.number and own != begin.hash):
+        if link_of(previous, content) != own or (number == begin.number and own != begin.hash):
             yield Broken(number, "its content was changed")
+        elif call != _call_of(content):
+            yield Broken(number, "its id in the index was changed")
         before, expected = own, number + 1

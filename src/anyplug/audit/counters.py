@@ -1,7 +1,6 @@
 """Count a host's calls, their outcomes and durations, for people who inspect a running host."""
 
 from collections import deque
-from statistics import median
 
 import msgspec
 
@@ -51,6 +50,8 @@ class Counters:
 
     def paces(self) -> list[Durations]:
         """Return every tool that was called, slowest first."""
+        from statistics import median  # takes a millisecond to import, and only people who look need it
+
         found = [
             Durations(name, one.calls, one.errors, round(median(one.durations), 1), round(max(one.durations), 1))
             for name, one in self._tools.items()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from anyplug.audit.audit_log import Record
+from anyplug.audit.audit_log import TRUST, Record
 
 NOBODY = "-"  # how tables show that nobody decided, or that a call belongs to no plugin
 
@@ -14,6 +14,7 @@ NOBODY = "-"  # how tables show that nobody decided, or that a call belongs to n
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Which records to find. Empty means any."""
 
+    kind: str = ""
     plugin: str = ""
     tool: str = ""
     outcome: str = ""
@@ -27,7 +28,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def includes(self, record: Record) -> bool:
         """Return whether a record is wanted."""
         return (
-            (not self.plugin or record.plugin == self.plugin)
+            (not self.kind or record.kind == self.kind)
+            and (not self.plugin or record.plugin == self.plugin)
             and (not self.tool or record.tool == self.tool)
             and (not self.outcome or record.outcome == self.outcome)
             and (not self.by or had_a_say(record, self.by))
@@ -44,6 +46,11 @@ def caller(record: Record) -> str:
     if record.callers:
         return record.callers[-1].partition("/")[0]
     return record.agent or record.attachment.partition(":")[0].rpartition("-")[0] or record.attachment
+
+
+def shown_tool(record: Record) -> str:
+    """Return a record's tool; of a decision what was decided, and about which plugin."""
+    return f"{record.tool} {record.plugin}".strip() if record.kind == TRUST else record.tool
 
 
 def had_a_say(record: Record, name: str) -> bool:
@@ -66,13 +73,16 @@ def rules(record: Record) -> list[str]:
 
 
 def counts(records: Iterable[Record]) -> dict[str, Counter[str]]:
-    """Count records by what a person asks about, most frequent first."""
+    """Count calls by what a person asks about, and decisions about plugins, most frequent first."""
     found: dict[str, Counter[str]] = {
-        name: Counter() for name in ("outcome", "tool", "plugin", "caller", "project", "rule")
+        name: Counter() for name in ("outcome", "tool", "plugin", "caller", "project", "rule", "decision")
     }
     for record in records:
+        if record.kind == TRUST:
+            found["decision"][shown_tool(record)] += 1
+            continue
         found["outcome"][record.outcome] += 1
-        found["tool"][record.tool] += 1
+        found["tool"][record.tool or NOBODY] += 1
         found["plugin"][record.plugin or NOBODY] += 1
         found["caller"][caller(record)] += 1
         found["project"][record.project or NOBODY] += 1

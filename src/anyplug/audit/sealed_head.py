@@ -17,7 +17,8 @@ import hmac
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 import msgspec
@@ -67,6 +68,13 @@ class Heads:
 
     def look(self) -> list[Found]:
         """Read every place."""
+        found = self._look()
+        if any(place.state == "invalid" for place in found):
+            with suppress(OSError), self._locked(fcntl.LOCK_SH):  # it may have been read while it was written
+                found = self._look()
+        return found
+
+    def _look(self) -> list[Found]:
         key = self._read_key()
         return [_read(path, key) for path in self.paths]
 
@@ -81,17 +89,22 @@ class Heads:
 
     def start(self) -> Found:
         """Read the last record that retention removed."""
-        return _read(self.start_path, self._read_key(), OF_START)
+        found = _read(self.start_path, self._read_key(), OF_START)
+        if found.state == "invalid":
+            with suppress(OSError), self._locked(fcntl.LOCK_SH):  # as above
+                found = _read(self.start_path, self._read_key(), OF_START)
+        return found
 
     def begin_after(self, head: Head) -> None:
         """Seal the last record that is removed: the chain begins after it. Raises OSError."""
         key = self._read_key() or self._make_key()
-        fd = os.open(self.start_path, WRITE, 0o600)
-        try:
-            _overwrite(fd, msgspec.json.encode(Sealed(head.number, head.hash, head.at, _mac(key, head, OF_START))))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with self._locked(fcntl.LOCK_EX):
+            fd = os.open(self.start_path, WRITE, 0o600)
+            try:
+                _overwrite(fd, msgspec.json.encode(Sealed(head.number, head.hash, head.at, _mac(key, head, OF_START))))
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def begin(self) -> None:
         """Seal an empty chain before its first record is committed: from then on, a missing head is evidence.
@@ -122,11 +135,17 @@ class Heads:
         self._move(head, lambda _: True)
 
     def _move(self, head: Head, may_move: Callable[[list[Found]], bool]) -> None:
-        own = os.open(self.paths[0], WRITE, 0o600)
-        try:
-            fcntl.flock(own, fcntl.LOCK_EX)  # other processes append to the same chain
-            if may_move(self.look()):
+        with self._locked(fcntl.LOCK_EX) as own:  # other processes append to the same chain
+            if may_move(self._look()):
                 self._write(self.seal(head), own)
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[int]:
+        """Lock the own head file; yield its descriptor. Raises OSError."""
+        own = os.open(self.paths[0], WRITE if how == fcntl.LOCK_EX else READ, 0o600)
+        try:
+            fcntl.flock(own, how)
+            yield own
         finally:
             os.close(own)
 
@@ -198,5 +217,8 @@ def _mac(key: bytes, head: Head, purpose: bytes = b"") -> str:
 
 
 def _overwrite(fd: int, text: bytes) -> None:
-    """Replace a file's line with one write of constant length, so that no reader and no kill sees half of it."""
+    """Replace a file's line with one write of constant length, so that no kill leaves half of it.
+
+    Some file systems, such as ext4, show readers a write that is under way: they look again with the lock.
+    """
     os.pwrite(fd, text.rstrip(b"\n").ljust(LINE_BYTES - 1) + b"\n", 0)

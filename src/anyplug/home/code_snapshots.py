@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -67,7 +66,7 @@ class Snapshot:
     def work(self) -> str:
         """Create a work folder for overlays. It is removed with `release`, or by the next host if we are killed."""
         store = os.path.dirname(os.path.dirname(self.files))
-        path = os.path.join(store, WORK, secrets.token_hex(CHANCE))
+        path = os.path.join(store, WORK, os.urandom(CHANCE).hex())
         make_private(os.path.join(path, EMPTY))
         self._works.append(path)
         self._locks.append(_locked(path, fcntl.LOCK_SH))
@@ -134,6 +133,13 @@ class Snapshots:
                     elif unused_s > UNUSED_S:
                         self._remove(name)
 
+    def forget(self, value: str) -> None:
+        """Remove the snapshots of a digest, unless somebody uses them."""
+        for key in (value, value + WITH_CONFIG):
+            if os.path.lexists(os.path.join(self.folder, key)):
+                with suppress(OSError):
+                    self._remove(key)
+
     def _clear_work(self) -> None:
         """Remove the work folders of hosts that were killed."""
         above = os.path.join(self.folder, WORK)
@@ -190,13 +196,13 @@ class Snapshots:
         self._put_aside(folder)
 
     def _put_aside(self, folder: str) -> None:
-        aside = os.path.join(self.folder, STAGED + secrets.token_hex(CHANCE))
+        aside = os.path.join(self.folder, STAGED + os.urandom(CHANCE).hex())
         with suppress(FileNotFoundError):
             os.rename(folder, aside)
             untrusted_files.remove(aside)
 
     def _make(self, root: str, reading: Reading, whole: tuple[str, ...] | None, key: str, *, config: bool) -> None:
-        staged = os.path.join(self.folder, STAGED + secrets.token_hex(CHANCE))
+        staged = os.path.join(self.folder, STAGED + os.urandom(CHANCE).hex())
         make_private(os.path.join(staged, FILES))
         try:
             entries = list(_copied(root, reading, whole, os.path.join(staged, FILES)))

@@ -4,13 +4,14 @@ Several processes share one database: WAL mode, and every writer takes the write
 """
 
 import os
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from anyplug.home.location import make_private
-from anyplug.model.errors import StoreError
+from anyplug.model.errors import StoreBusy, StoreError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,12 +19,22 @@ if TYPE_CHECKING:
 
     Aside = Callable[[Callable[[], None]], object]  # runs something in a thread
 
-VERSION = 4  # of the tables below
+VERSION = 7  # of the tables below
 TIDY_AFTER = 3_000  # changed rows before a checkpoint; about SQLite's own default
 LONGEST_LOG = 10_000  # pages; beyond this a writer waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
 BUSY_STEP_S = 0.01  # between attempts where SQLite itself does not wait
+LOOP_BUSY_S = 0.05  # how long to wait on an event loop, where everybody else waits too
 
+# What was shown of conversations with a model.
+CONVERSATIONS = (
+    """CREATE TABLE conversations (id TEXT PRIMARY KEY, project TEXT NOT NULL, title TEXT NOT NULL, model TEXT NOT NULL,
+    began REAL NOT NULL, changed REAL NOT NULL, usage BLOB NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE conversation_events (conversation TEXT NOT NULL, number INTEGER NOT NULL, event BLOB NOT NULL,
+    PRIMARY KEY (conversation, number)) WITHOUT ROWID""",
+)
+# Permissions that `learn` or a proxy saw plugins use.
+SEEN = ("CREATE TABLE seen (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",)
 TABLES = (
     "CREATE TABLE approvals (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE disabled (path TEXT PRIMARY KEY) WITHOUT ROWID",
@@ -38,10 +49,13 @@ TABLES = (
     "CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
-    ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0)""",
+    ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0,
+    progress TEXT NOT NULL DEFAULT '')""",
     """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT NOT NULL, record BLOB NOT NULL,
     previous TEXT NOT NULL, hash TEXT NOT NULL)""",
     "CREATE INDEX audit_calls ON audit (call)",
+    *CONVERSATIONS,
+    *SEEN,
 )
 FROM_1 = (
     *(f"DROP TRIGGER {table}_{event}" for table in ("approvals", "disabled") for event in ("INSERT", "DELETE")),
@@ -52,6 +66,10 @@ FROM_1 = (
 )
 FROM_2 = ("CREATE TABLE pins (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",)
 FROM_3 = ("CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) WITHOUT ROWID",)
+FROM_4 = CONVERSATIONS
+FROM_5 = SEEN
+FROM_6 = ("ALTER TABLE jobs ADD COLUMN progress TEXT NOT NULL DEFAULT ''",)
+CHANGES = (TABLES, FROM_1, FROM_2, FROM_3, FROM_4, FROM_5, FROM_6)  # by the version that they begin with
 
 
 class Store:
@@ -92,32 +110,48 @@ class Store:
 
     def run(self, statement: str, *values: Any) -> int:
         """Run one writing statement in its own transaction; return the number of rows changed. Raises StoreError."""
-        with self._lock:
-            connection = self._connection or self._open()
-            try:
-                touched = connection.execute(statement, values).rowcount
-            except self._failures as error:
-                raise self._failed(error) from error
-            self._tidy_in_time(connection)
-            return touched
+        with self.writing() as connection:
+            return connection.execute(statement, values).rowcount
 
     @contextmanager
-    def writing(self) -> "Iterator[sqlite3.Connection]":
-        """Write in one exclusive transaction, including its reads. Raises StoreError."""
-        with self._lock:
-            connection = self._connection or self._open()
+    def writing(self, wait_s: float | None = None) -> "Iterator[sqlite3.Connection]":
+        """Write in one exclusive transaction, including its reads. Raises StoreError; StoreBusy after a wait.
+
+        By default it waits for another process's write for some seconds, or a moment on an event loop.
+        """
+        connection = self._begin(_patience_s() if wait_s is None else wait_s)
+        try:
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield connection
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:  # a full disk has already ended it
-                        connection.execute("ROLLBACK")
-                    raise
-            except self._failures as error:
-                raise self._failed(error) from error
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # a full disk has already ended it
+                    connection.execute("ROLLBACK")
+                raise
             self._tidy_in_time(connection)
+        except self._failures as error:
+            raise self._failed(error) from error
+        finally:
+            self._lock.release()
+
+    def _begin(self, wait_s: float) -> "sqlite3.Connection":
+        """Take the lock and begin a transaction; between attempts other threads of ours can read."""
+        until = time.monotonic() + wait_s
+        while True:
+            self._lock.acquire()
+            try:
+                connection = self._connection or self._open()
+                connection.execute("BEGIN IMMEDIATE")
+            except self._failures as error:
+                self._lock.release()
+                if not _is_busy(error) or time.monotonic() >= until:
+                    raise self._failed(error) from error
+            except BaseException:
+                self._lock.release()
+                raise
+            else:
+                return connection
+            time.sleep(BUSY_STEP_S)
 
     def tidy_aside(self, aside: "Aside") -> None:
         """From now on run checkpoints in a thread, so that no writer waits for the disk.
@@ -174,6 +208,7 @@ class Store:
         except StoreError:
             connection.close()
             raise
+        connection.execute("PRAGMA busy_timeout = 0")  # from now on `_begin` waits
         self._connection, self._tidied = connection, connection.total_changes
         return connection
 
@@ -193,8 +228,9 @@ class Store:
         (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
         if version == 1:
             self._keep_pending(connection)
-        for statement in {0: TABLES, 1: (*FROM_1, *FROM_2, *FROM_3), 2: (*FROM_2, *FROM_3), 3: FROM_3}.get(version, ()):
-            connection.execute(statement)
+        for change in CHANGES[version : version + 1] if version == 0 else CHANGES[version:]:
+            for statement in change:
+                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {max(version, VERSION)}")
         connection.execute("COMMIT")
 
@@ -227,10 +263,23 @@ class Store:
             ) from error
 
     def _failed(self, error: Exception) -> StoreError:
+        if _is_busy(error):
+            return StoreBusy(self.path)
         return StoreError(
             f"the database {self.path} failed: {error}",
             "check the disk's free space and the file's permissions; if the file is damaged, move it away",
         )
+
+
+def _is_busy(error: Exception) -> bool:
+    """Return whether another process is writing."""
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def _patience_s() -> float:
+    """Return how long to wait for another process: on an event loop, everybody else waits too."""
+    loop = sys.modules.get("asyncio.events")  # where it is not imported, no loop runs
+    return BUSY_S if loop is None or loop._get_running_loop() is None else LOOP_BUSY_S  # noqa: SLF001
 
 
 def _make_private(path: str) -> None:

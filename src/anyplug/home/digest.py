@@ -74,10 +74,10 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
         """
         try:
             for before in self.folders:
-                if _stamp(before[0], os.stat(root + before[0])) != before:
+                if stamp_of(before[0], os.stat(root + before[0])) != before:
                     return False
             for before in self.stamps:
-                if _stamp(before[0], _look_at(f"{root}/{before[0]}")) != before:
+                if stamp_of(before[0], _look_at(f"{root}/{before[0]}")) != before:
                     return False
         except OSError:
             return False
@@ -138,7 +138,7 @@ def take(
     known = dict(zip(before.stamps, before.hashes, strict=True)) if before is not None else {}
     found: list[tuple[Stamp, str]] = []
     for entry in _walk(folder, folders, budget):
-        stamp = _stamp(entry.relative, _look(entry))
+        stamp = stamp_of(entry.relative, _look(entry))
         sha = known.get(stamp)
         if sha is None:
             try:
@@ -174,7 +174,7 @@ def counted(folder: str, reading: Reading) -> Iterator[tuple[str, int, int]]:
             with untrusted_files.HeldFolder(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path) as inside:
                 fd = inside.open_linked(name)
             try:
-                if _stamp(stamp[0], os.fstat(fd)) != stamp:
+                if stamp_of(stamp[0], os.fstat(fd)) != stamp:
                     raise Changed("it changed since it was checked", os.path.join(folder, stamp[0]))
                 yield stamp[0], stamp[1], fd
             finally:
@@ -183,7 +183,7 @@ def counted(folder: str, reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading | None) -> Reading:
     """Take the digest of a part of a file, which `read` returns in pieces; raises OSError if the file is gone."""
-    stamp = _stamp("", os.stat(file))
+    stamp = stamp_of("", os.stat(file))
     if before is not None and before.folders == (stamp,):
         return before
     pieces = read(file)
@@ -210,7 +210,7 @@ def _walk(root: str, folders: list[Stamp], budget: Budget) -> Iterator[Entry]:
             for entry in held.walk(budget, enter):
                 below = f"{top}/{entry.relative}" if top else entry.relative
                 if entry.is_folder:
-                    folders.append(_stamp(f"/{below}".rstrip("/"), entry.found))
+                    folders.append(stamp_of(f"/{below}".rstrip("/"), entry.found))
                     continue
                 yield Entry(below, entry.folder, entry.found)
                 if entry.is_link and (real := _elsewhere(entry.folder.where(entry.name), root)) and real not in linked:
@@ -225,7 +225,8 @@ def _elsewhere(link: str, root: str) -> str:
     return real if os.path.isdir(real) and not around_or_inside else ""
 
 
-def _stamp(path: str, found: os.stat_result) -> Stamp:
+def stamp_of(path: str, found: os.stat_result) -> Stamp:
+    """Return a file's stamp under a name for its path. Whatever changes the file changes the stamp."""
     return (path, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
@@ -269,7 +270,7 @@ def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tu
         return stamp, total.hexdigest()  # the plugin cannot read it either; its stamp still counts
     try:
         found = os.fstat(fd)
-        stamp = _stamp(relative, found)
+        stamp = stamp_of(relative, found)
         if not every_file and not _counts(relative, found.st_mode, os.pread(fd, HEAD, 0)):
             return stamp, ""
         for at, chunk in enumerate(untrusted_files.chunks(fd, path, budget)):

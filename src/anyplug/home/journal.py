@@ -12,7 +12,6 @@ import errno
 import fcntl
 import mmap
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
@@ -20,13 +19,14 @@ from contextlib import ExitStack, suppress
 from anyplug.home import process_identity
 from anyplug.home.location import make_private
 from anyplug.model.errors import StoreError
+from anyplug.model.late_patterns import late
 
 ROOM = 1 << 16  # bytes reserved for a new sheet
 LARGEST = (
     1 << 20
 )  # bytes; a sheet that cannot be emptied is then replaced by another, without the lines already in the database
 LEFT = "left"  # instead of a process: this one lives, but has released the journal
-NAME = re.compile(rf"(?P<owner>\d+:\w*|{LEFT})-\w+")
+NAME = late(rf"(?P<owner>\d+:\w*|{LEFT})-\w+")
 # File systems where a reserved block stays with its file. Elsewhere each change may need a new block (also on xfs after
 # a reflink copy), and touching a page of a mapped file that the disk has no block for kills the process.
 MAPPED = frozenset({"ext2", "ext3", "ext4", "tmpfs"})

@@ -33,6 +33,20 @@ def generations(path: str) -> list[str]:
     return [path, *(f"{path}.{number}" for number in range(1, KEPT + 1))]
 
 
+def tail(path: str, count: int) -> list[str]:
+    """Return the last lines of a log; if it was recently rotated, some are in the older ones. Raises OSError."""
+    lines: list[str] = []
+    for name in generations(path):
+        if len(lines) >= count:
+            break
+        try:
+            with open(name, "rb") as file:
+                lines = file.read().decode(errors="replace").splitlines() + lines
+        except FileNotFoundError:
+            continue
+    return lines[-count:] if count > 0 else []
+
+
 def link(path: str, other: str) -> None:
     """Link a log at a second path, where users of its format expect it; an existing file stays."""
     try:

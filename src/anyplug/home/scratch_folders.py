@@ -58,11 +58,7 @@ class Scratch:
             untrusted_files.remove(self.path)
         self._held.close()
         self._held = None
-        with suppress(OSError), untrusted_files.hold(self._above) as above:
-            for name in above.names(Budget(MOST_LEFT, seconds=TIDY_S)):
-                with suppress(OSError), above.own_folder(name) as left:
-                    fcntl.flock(left.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    untrusted_files.remove(name, TIDY_S, above.fd)
+        sweep(os.path.dirname(self._above))
 
     def _is_in_place(self, held: HeldFolder) -> bool:
         """Whether the path still leads to this folder, and through no link of that name."""
@@ -71,3 +67,21 @@ class Scratch:
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def are_left(home: str) -> bool:
+    """Return whether there are scratch folders, of processes that run or were killed."""
+    try:
+        with os.scandir(os.path.join(home, SCRATCH)) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+def sweep(home: str) -> None:
+    """Remove the scratch folders of processes that were killed together with their guardian. Blocks."""
+    with suppress(OSError), untrusted_files.hold(os.path.join(home, SCRATCH)) as above:
+        for name in above.names(Budget(MOST_LEFT, seconds=TIDY_S)):
+            with suppress(OSError), above.own_folder(name) as left:
+                fcntl.flock(left.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                untrusted_files.remove(name, TIDY_S, above.fd)

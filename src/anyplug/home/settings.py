@@ -21,17 +21,42 @@
     signals = true               # run the signals that policies require
     record_days = 7              # keep events for `policy replay`; 0 keeps none
 
+    [calls]
+    at_once = 128                # running calls of one-shot plugins; see `CallSettings`
+
+    [results]
+    model_chars = 50000          # a model gets that much of a result, and reads the rest by range
+
+    [telemetry]
+    enabled = true               # send spans and metrics by OpenTelemetry; needs `anyplug[otel]`
+    endpoint = "http://127.0.0.1:4318"   # of an OTLP/HTTP collector; empty: as the OTEL_* variables say
+
+    [warm]
+    enabled = true               # start interpreters of plugins in use ahead of their calls
+    budget_mb = 256              # memory for all of them; 0 starts none
+
     [audit]
     second_head = "/mnt/other/audit-head"   # a second place for the sealed head of the audit chain
     keep_days = 90               # remove older records; 0 keeps all
     keep_mb = 500                # remove the oldest records beyond this size; 0 keeps all
     agent_calls = true           # also record what policies simply allow agents' own tools
 
+    [chat]
+    model = "anthropic:claude-sonnet-5-5"   # of `chat` and `ask`, as `--model` takes it
+    base_url = "http://localhost:11434/v1"  # an OpenAI-compatible server
+    keep = 200                   # stored conversations
+
+    [fleet]
+    nats = ["tls://nats.example.org:4222"]  # servers of one cluster; see `FleetSettings`
+    credentials = "~/gateway.creds"         # from `anyplug fleet config`
+    join = true                  # offer the fleet's tools in every host of this home
+
     [plugins.NAME]
     arguments = "strict"         # strict | warn | off: what a violation of the schema does
     timeout_s = 60               # for each call of this plugin's tools
     max_output_bytes = 1048576
     max_output_chars = 500000    # text of a Workbench plugin
+    calls = 4                    # at once; others wait for their turn
     hello_s = 10                 # time limit for an extension's hello
     guard = "required"           # optional | required: refuse calls that it guards while it is down
     on_silence = "closed"        # open | closed: what happens if it does not answer in time
@@ -90,6 +115,7 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_output_bytes: int | None = None
     max_output_chars: int | None = None
     hello_s: float | None = None
+    calls: Count | None = None  # at once
     guard: Literal["optional", "required"] = "optional"
     on_silence: Literal["open", "closed"] = "open"
     limits: Limits = Limits()
@@ -100,6 +126,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    access_log: str = ""
     max_request_bytes: Count = 4_194_304  # enough for arguments with a file in them; the same as MCP's own SDK
     requests_per_s: Amount = 200.0  # per client; no agent works that fast, but a runaway loop does
     calls: Count = 128  # each may be a process
@@ -130,6 +157,38 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     record_days: int = 7
 
 
+class CallSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many calls run and wait. Those of long-running plugins start no process, so eight times as many run."""
+
+    at_once: Count = 128  # each is a process with its pipes; half of the usual limit of open files
+    per_plugin: Count = 64
+    waiting: NotNegative = 2048  # one caller can fill half of it
+    wait_s: Amount = 120.0  # longer than agents wait for an answer
+
+
+class ResultSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much of a result a model gets, and how long the whole is kept."""
+
+    model_chars: Count = 50_000  # half of what clients refuse, and a tenth of a large context
+    keep_mb: NotNegative = 200
+    keep_days: Amount = 7.0  # as output files
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Spans and metrics for an OpenTelemetry collector."""
+
+    enabled: bool = False
+    endpoint: str = ""
+    interval_s: Amount = 60.0  # between metrics, as OpenTelemetry's own default
+
+
+class WarmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Interpreters that are started ahead of calls."""
+
+    enabled: bool = True
+    budget_mb: NotNegative = 256  # some 25 of Python, or 6 of Node
+
+
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the audit records and how long it keeps it. For an empty `second_head` see `Home.second_head`."""
 
@@ -139,6 +198,24 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     agent_calls: bool = False
 
 
+class ChatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent of `chat`, `ask` and the page."""
+
+    model: str = ""
+    base_url: str = ""
+    keep: Count = 200  # conversations; a person looks for one of the last weeks
+
+
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to reach a fleet, and as whom."""
+
+    nats: tuple[str, ...] = ()
+    credentials: str = ""  # a file
+    ca: str = ""  # a file with the certificate authority of the servers, if it is not a public one
+    prefix: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]{1,16}$")] = "ap"  # of all subjects, if fleets share servers
+    join: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`settings.toml`."""
 
@@ -146,9 +223,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     confinement: Literal["on", "off"] = "on"
     formats: tuple[str, ...] = ()
     mcp: dict[str, str] = {}
+    catalogues: dict[str, str] = {}
     http: HttpSettings = HttpSettings()
     policy: PolicySettings = PolicySettings()
+    calls: CallSettings = CallSettings()
+    results: ResultSettings = ResultSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    warm: WarmSettings = WarmSettings()
     audit: AuditSettings = AuditSettings()
+    chat: ChatSettings = ChatSettings()
+    fleet: FleetSettings = FleetSettings()
     plugins: dict[str, PluginSettings] = {}
     profiles: dict[str, Profile] = {}
 
@@ -193,6 +277,7 @@ class Home:
         self.connections = os.path.join(self.path, "connections")
         self.left = os.path.join(self.path, "left")
         self.requests = os.path.join(self.path, "requests")
+        self.known = os.path.join(self.path, "known")
         self._owners: dict[str, tuple[int, int, str]] = {}  # cached owners, each with the stamp of its claim
 
     def data(self, plugin: "Plugin") -> str:
@@ -309,6 +394,9 @@ class Home:
                 raw = file.read()
         except FileNotFoundError:
             return Settings()
+        except NotADirectoryError as error:
+            hint = "pass another folder with --home, or in $ANYPLUG_HOME"
+            raise ConfigError(f"the home folder {self.path} is not a folder, but a file is there", hint) from error
         except OSError as error:
             cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check its permissions"
             raise ConfigError(f"cannot read {self.settings}: {error.strerror}", cure) from error

@@ -164,6 +164,21 @@ class HeldFolder:
         with self.folder(folder) as below:
             return os.open(name, flags, mode, dir_fd=below.fd)
 
+    def write(self, name: str, data: bytes, *, appends: bool = False) -> None:
+        """Write a file directly inside that the person named, or append to it; raises OSError.
+
+        A link, or a second name of a file elsewhere, could have been put there to have that one changed.
+        """
+        path = self.where(name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        fd = regular(os.open(name, flags | (os.O_APPEND if appends else 0), 0o666, dir_fd=self.fd), path)
+        with open(fd, "wb") as file:
+            if os.fstat(fd).st_nlink > 1:
+                raise Changed("it is a second name of another file", path)
+            if not appends:
+                file.truncate(0)
+            file.write(data)
+
     def make_folders(self, relative: str) -> HeldFolder:
         """Hold a folder inside, creating missing folders on the way; raises OSError."""
         at = HeldFolder(os.dup(self.fd), self.path)
@@ -307,7 +322,7 @@ def read_inside(folder: str, path: str, largest: int) -> bytes:
     Raises OSError.
     """
     with hold(folder) as held:
-        relative = os.path.relpath(path, folder)
+        relative = path[len(folder) + 1 :] if os.path.dirname(path) == folder else os.path.relpath(path, folder)
         try:
             return held.read(relative, largest)
         except OSError as error:

@@ -16,7 +16,10 @@ AnyplugError
 │   ├── BadOutput            bad_output
 │   ├── TooLarge             too_large
 │   ├── Cancelled            cancelled
+│   ├── Overloaded           overloaded
 │   ├── NotEnforceable       not_enforceable
+│   ├── WorkersFull          overloaded
+│   ├── Lost                 lost
 │   └── Unavailable          unavailable
 ├── PluginNotFound           not_found
 ├── UsageError               usage
@@ -26,7 +29,8 @@ AnyplugError
 ├── ScaffoldError            scaffold_failed
 ├── ConfigError              bad_config
 └── StoreError               store_failed
-    └── LookFailed           store_failed
+    ├── LookFailed           store_failed
+    └── StoreBusy            store_failed
 """
 
 import errno
@@ -62,7 +66,9 @@ CODES: dict[str, Code] = {
     "config_missing": Code(FAILED, "A required configuration value is not set."),
     "cancelled": Code(FAILED, "The caller cancelled the call."),
     "overloaded": Code(FAILED, "Too many calls at once; try again later."),
-    "unavailable": Code(FAILED, "The plugin cannot run now: its files or its process are gone."),
+    "conflict": Code(FAILED, "Something changed meanwhile, or somebody else was faster; look at it again."),
+    "unavailable": Code(FAILED, "The plugin cannot run now: its files, its process or its workers are gone."),
+    "lost": Code(FAILED, "A worker of the fleet ended or fell silent; the call may have run, its result is lost."),
     "bad_manifest": Code(FAILED, "The plugin's manifest is invalid."),
     "bad_config": Code(FAILED, "A configuration file or value is invalid."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
@@ -219,7 +225,7 @@ class ConfigMissing(CallError):
         named = ", ".join(f"'{key}'" for key in keys)
         super().__init__(
             f"plugin '{plugin}' needs the configuration value {named}",
-            f"`anyplug config {plugin} {keys[0]}` asks for it",
+            f"{hints.command('config', plugin, keys[0])} asks for it",
             keys=keys,
         )
 
@@ -260,6 +266,20 @@ class Cancelled(CallError):
     code = "cancelled"
 
 
+class Overloaded(CallError):
+    """Too many calls run and wait."""
+
+    code = "overloaded"
+
+    def __init__(self, plugin: str, running: int, waiting: int, wait_s: int) -> None:
+        super().__init__(
+            f"too many calls at once: {running} of plugin '{plugin}' are running, and {waiting} calls are waiting",
+            f"try again in {wait_s} s; the limits are under [calls] in settings.toml",
+            retry_after_ms=wait_s * 1000,
+        )
+        self.wait_s = wait_s
+
+
 class NotEnforceable(CallError):
     """This machine cannot enforce the plugin's permissions."""
 
@@ -271,6 +291,21 @@ class NotEnforceable(CallError):
             f"plugin '{plugin}' was not run, because its permissions cannot be enforced: {reason}",
             f"{cure}; {instead}" if cure else instead,
         )
+
+
+class WorkersFull(CallError):
+    """All workers of a fleet that could run it are full; nothing ran."""
+
+    code = "overloaded"
+
+
+class Lost(CallError):
+    """The call may have run, and its result cannot be had."""
+
+    code = "lost"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "look whether it ran before you call it again; `anyplug audit` names the worker")
 
 
 class Unavailable(CallError):
@@ -287,6 +322,7 @@ class PluginNotFound(AnyplugError):
     def __init__(self, name: str, similar: list[str]) -> None:
         hint = f"did you mean {', '.join(similar)}?" if similar else "`anyplug list` lists all plugins"
         super().__init__(f"no plugin is named '{name}'", hint)
+        self.similar = similar
 
 
 class UsageError(AnyplugError):
@@ -329,6 +365,16 @@ class StoreError(AnyplugError):
     """The host's own database could not be read or written."""
 
     code = "store_failed"
+
+
+class StoreBusy(StoreError):
+    """Another process is writing to the database for unusually long."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the database {path} is locked by another process",
+            f"try again; if it stays so, end the process that `fuser {path}` names",
+        )
 
 
 class LookFailed(StoreError):

@@ -7,8 +7,10 @@ Most permissions are about the machine, and the kernel enforces them. Those in O
 the agent; the host enforces them.
 """
 
-import re
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from anyplug.model.late_patterns import late
 
 KINDS: dict[str, str] = {
     "filesystem:read": "read files on this machine",
@@ -17,7 +19,7 @@ KINDS: dict[str, str] = {
     "shell:exec": "run other programs",
     "clipboard": "read and write the clipboard",
     "notifications": "show notifications",
-    "env": "see an environment variable that looks like a secret",
+    "env": "see an environment variable that is withheld by default",
     "tools:call": "call other plugins' tools, which run with their own permissions",
     "events:observe": "see every call with its arguments and result, and the agent's turns",
     "calls:guard": "see calls, turns and messages before they happen, and refuse them",
@@ -36,6 +38,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 HARMLESS = frozenset({"filesystem:read"})  # tier 1: never asks after approval
 WITH_SCOPE = ("filesystem:read", "filesystem:write", "network", "shell:exec", "env", CALL)
 LOCAL = "unix"  # the scope of `network` that is not about other machines
+MOST_LETTERS = 4  # outside ASCII, that are named in a description
 LARGEST_PORT = 65535
 # Effects that people would not expect.
 REALLY = {
@@ -55,11 +58,11 @@ BY_PROXY = (
     "is enforced by a proxy: programs must use HTTP_PROXY and HTTPS_PROXY, which are set for them. Everything else "
     "is refused: other connections, UDP, name lookups"
 )
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = late(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # as a last label, it makes programs parse the whole name as an address
+_NAME = late(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+_NUMBER = late(r"[0-9]+|0x[0-9a-f]*")  # as a last label, it makes programs parse the whole name as an address
 
 
 class Destination(NamedTuple):
@@ -70,10 +73,10 @@ class Destination(NamedTuple):
 
 
 def kind(permission: str) -> str:
-    """Return the permission without its scope; empty if it is unknown."""
+    """Return the permission without its scope; empty if it is unknown, also if its scope is missing after a colon."""
     if permission in KINDS:
         return permission
-    return next((known for known in KINDS if permission == known or permission.startswith(f"{known}:")), "")
+    return next((known for known in KINDS if permission.startswith(start := f"{known}:") and permission != start), "")
 
 
 def normalise(permissions: list[str]) -> tuple[str, ...]:
@@ -150,7 +153,7 @@ def describe(permission: str) -> str:
     host, port = _address(scope)
     if host in {"", "*"}:
         return f"talk to port {port} of any machine over TCP, without name lookups"
-    return f"talk to {host}" + (f", port {port}" if port else "") + ", through a proxy"
+    return f"talk to {_shown_host(host)}" + (f", port {port}" if port else "") + ", through a proxy"
 
 
 def really(permission: str) -> str:
@@ -164,6 +167,11 @@ def really(permission: str) -> str:
 def scope_of(permission: str) -> str:
     """Return the scope; empty if it covers everything."""
     return permission.removeprefix(kind(permission)).removeprefix(":")
+
+
+def tool_of(permission: str) -> str:
+    """Return the tool that a permission to call names; empty if it names none."""
+    return scope_of(permission) if kind(permission) == CALL else ""
 
 
 def is_by_host(permission: str) -> bool:
@@ -218,15 +226,12 @@ def fault(permission: str) -> tuple[str, str]:
     """Return what is wrong with a permission that a person wrote, and how to fix it; empty if it is valid."""
     if permission in ALIASES:
         return "", ""
+    if "\0" in permission:
+        return f"'{permission}' has a NUL character", "no path, host or variable has one; write it without"
     known = kind(permission)
     scope = scope_of(permission)
     if not known or permission.endswith(":") or (known == "env" and not scope):
-        names = ", ".join(f"{name}:NAME" if name == "env" else name for name in KINDS)
-        from difflib import get_close_matches  # only needed after a typo
-
-        near = get_close_matches(permission, KINDS, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        return f"there is no permission '{permission}'", f"{meant}the known ones are {names}"
+        return f"there is no permission '{permission}'", meant(permission, KINDS)
     if scope and known not in WITH_SCOPE:
         return f"'{known}' takes no scope, but '{permission}' has one", f"write `{known}`"
     if known == "network" and scope not in {"", LOCAL}:
@@ -238,6 +243,16 @@ def fault(permission: str) -> tuple[str, str]:
     if known == "env" and not _VARIABLE.fullmatch(scope):
         return f"'{scope}' is not a valid name for an environment variable", "write `env:NAME`"
     return "", ""
+
+
+def meant(permission: str, known: Iterable[str]) -> str:
+    """Return a hint for an unknown permission."""
+    from difflib import get_close_matches  # only needed after a typo
+
+    names = list(known)
+    near = get_close_matches(permission, names, n=1)
+    listed = ", ".join(f"{name}:NAME" if name == "env" else name for name in names)
+    return (f"did you mean {near[0]}? " if near else "") + f"the known ones are {listed}"
 
 
 def _fault_of_address(permission: str, scope: str) -> tuple[str, str]:
@@ -265,6 +280,22 @@ def _address(scope: str) -> tuple[str, str]:
         return host, port.removeprefix(":")
     host, colon, port = scope.rpartition(":")
     return (host, port) if colon or scope.isdigit() else (scope, "")
+
+
+def _shown_host(host: str) -> str:
+    """Return a host as resolvers read it; of letters outside ASCII also which they are: some look like others."""
+    name = host_name(host)
+    if not name or "xn--" not in name:
+        return host
+    import unicodedata  # takes a millisecond to import, and few permissions need it
+
+    try:
+        text = name.encode("ascii").decode("idna")
+    except UnicodeError:
+        return name
+    others = [letter for letter in dict.fromkeys(text) if not letter.isascii()]
+    named = [f"{letter} is {unicodedata.name(letter, hex(ord(letter)))}" for letter in others[:MOST_LETTERS]]
+    return f"{name} ({text}: {', '.join(named)}{', and others' if len(others) > MOST_LETTERS else ''})"
 
 
 def _ip_address(text: str) -> str:

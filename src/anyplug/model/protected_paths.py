@@ -81,6 +81,12 @@ TABLE: tuple[Entry, ...] = (
     Entry(
         "read-only",
         "anywhere",
+        _words("_darcs/prefs .pijul/config .bzr/branch/branch.conf CVS/Root"),
+        "commands of Darcs, Pijul and Breezy, and the program by which CVS reaches its server",
+    ),
+    Entry(
+        "read-only",
+        "anywhere",
         _words(".githooks .husky .pre-commit-config.y* lefthook.* .lefthook.* lefthook-local.* "
                ".lefthook-local.* .overcommit.yml .github/hooks .gitconfig prek.toml .git-templates"),
         "commands that run with the next commit, if git hooks are installed",
@@ -89,7 +95,7 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".envrc .env .env.local .direnv .devenv .autoenv* .rvmrc .tool-versions mise.* .mise.* .mise "
-               ".rtx.toml .config/mise .config/mise.toml mise/config.toml .prototools"),
+               ".rtx.toml .config/mise .config/mise.toml mise/config.toml .prototools .shadowenv.d"),
         "commands and programs that a shell runs or uses when it enters the folder (direnv, mise, asdf)",
     ),
     Entry(
@@ -114,7 +120,9 @@ TABLE: tuple[Entry, ...] = (
         "read-only",
         "anywhere",
         _words(".npmrc .yarnrc .yarnrc.yml .yarn/releases .yarn/plugins .pnpmfile.* bunfig.toml .cargo/config "
-               ".cargo/config.toml .bundle/config pnpm-workspace.yaml rust-toolchain rust-toolchain.toml .mvn"),
+               ".cargo/config.toml .bundle/config pnpm-workspace.yaml rust-toolchain rust-toolchain.toml .mvn "
+               ".corepack.env .bazelrc .bazeliskrc tools/bazel gradle/wrapper/gradle-wrapper.properties "
+               ".sbtopts .jvmopts"),
         "settings that make package managers run another program (`script-shell`, `yarnPath`, `rustc-wrapper`)",
     ),
     Entry(
@@ -122,7 +130,7 @@ TABLE: tuple[Entry, ...] = (
         "anywhere",
         _words(".gdbinit .lldbinit .pdbrc .ghci .ocamlinit .irbrc .pryrc .Rprofile .Renviron .octaverc .iex.exs "
                ".erlang .byebugrc .rdbgrc .perldb ipython_config.py jupyter_config.py jupyter_server_config.py "
-               "jupyter_notebook_config.py jupyter_lab_config.py"),
+               "jupyter_notebook_config.py jupyter_lab_config.py .latexmkrc latexmkrc .ycm_extra_conf.py"),
         "scripts that debuggers and interpreters run when they start, in every folder",
     ),
     Entry("read-only", "project", _words("plugins data/tools"), "the project's plugins, which hosts search there"),

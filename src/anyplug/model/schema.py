@@ -1,17 +1,20 @@
 """JSON Schema: check arguments, and convert words from a command line. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from anyplug.model import schema_patterns
+
 _PREPARED_LIMIT = 4096
 _MOST_WORK = 2_000_000  # subschemas that one check may apply, about 70 ns each; the event loop waits meanwhile
 _FLAT = 2  # depth of arguments without nested values
+_MOST_COPIED = 1_000_000  # values that listing all violations may copy, about 100 ns each
+_TEXT_PER_VALUE = 50  # characters that take as long to copy as a value
 _MOST_NAMED = 100  # violations listed per check
 _TOO_MUCH = "they cannot be checked: checking this schema would take too long"
-_BACKTRACKING = 100_000  # steps that a plugin's pattern may take
 
 # A schema of arguments has at least one of these, unless it accepts anything.
 KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"})
@@ -32,6 +35,7 @@ _MEANT = {
     "boolean": "boolean", "bool": "boolean", "array": "array", "list": "array", "tuple": "array",
     "object": "object", "dict": "object", "map": "object", "record": "object", "null": "null", "none": "null",
 }  # fmt: skip
+_ALL_TYPES = "string, number, integer, boolean, array, object or null"
 _SHAPES: dict[str, type | tuple[type, ...]] = {  # of values that clients check
     "enum": list, "description": str, "title": str, "pattern": str, "format": str, "minimum": (int, float),
     "maximum": (int, float), "minLength": int, "maxLength": int, "minItems": int, "maxItems": int, "uniqueItems": bool,
@@ -42,6 +46,9 @@ _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _HOLDING = (dict, list)
 _UNKNOWN = object()  # a subschema that was not found
 
+_NOTHING: dict[str, Any] = {}
+_Weigh = Callable[[dict[str, Any]], int]
+
 _prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}  # by identity; keeping the schema keeps its id unique
 
 
@@ -51,26 +58,31 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     if known is None:
         if len(_prepared) >= _PREPARED_LIMIT:
             _prepared.clear()
-        known = _prepared[id(schema)] = (schema, _prepare(schema), _Work(schema))
+        work = _Work(schema)
+        known = _prepared[id(schema)] = (schema, None if work.is_endless else _prepare(schema), work)
     _, check, work = known
     try:
+        if work.is_endless:
+            return [_TOO_MUCH]
         if check is None:
             return []
         if work.is_too_much(arguments):
             return [_TOO_MUCH]
         if check.is_valid(arguments):
             return []
+        if work.has_costly_errors(arguments):
+            return [_first(check, arguments)]
         return [_describe(error) for error in islice(check.iter_errors(arguments), _MOST_NAMED)]
     except ValueError as error:  # a set, for example: msgspec can encode it, but it is not JSON
         return [str(error)]
 
 
 def fault(schema: dict[str, Any]) -> str:
-    """Return why a schema is unusable; empty if it is usable."""
+    """Return why a schema is unusable, with the place in it; empty if it is usable."""
     try:
         _compile(schema)
     except ValueError as error:
-        return str(error).partition("\n")[0]
+        return str(error)
     return ""
 
 
@@ -144,51 +156,80 @@ def _with_required(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, A
     return {**schema, "required": list(dict.fromkeys(names))} if names else schema
 
 
+def _one(_: dict[str, Any]) -> int:
+    return 1
+
+
 class _Work:
-    """Bounds how many subschemas a check applies. A schema of a few lines can check every value 2^30 times."""
+    """Bounds how many subschemas a check applies, and how much text its patterns search.
+
+    A schema of a few lines can check every value 2^30 times.
+    """
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
         self._most_flat = -1  # a number of flat arguments that is known to be cheap enough
-        self._known: dict[tuple[int, int], int] = {}  # by the identity of a subschema and the depth of the value
+        # By the identity of a subschema, the depth of the value, and what is counted.
+        self._known: dict[tuple[int, int, _Weigh], int] = {}
+        self._has_patterns = schema_patterns.has_any(schema)
+        self.is_endless = self._has_patterns and schema_patterns.take_long_to_compile(schema)
+        given = schema.get("properties")
+        self._properties = given if isinstance(given, dict) else {}
+        self._around = {key: value for key, value in schema.items() if key != "properties"}
 
     def is_too_much(self, arguments: Any) -> bool:
         """Return whether checking these arguments may take too long."""
-        if isinstance(arguments, dict) and len(arguments) <= self._most_flat:
+        if isinstance(arguments, dict) and len(arguments) <= self._most_flat and not self._has_patterns:
             for one in arguments.values():
                 if isinstance(one, _HOLDING):
                     break
             else:
                 return False
-        depth, level, count = 0, [arguments], 0
-        while level:
-            depth, count = depth + 1, count + len(level)
-            if count > _MOST_WORK:
-                return True
-            level = [
-                one
-                for held in level
-                if isinstance(held, _HOLDING)
-                for one in (held.values() if isinstance(held, dict) else held)
-            ]
+        depth, count = _size(arguments)
+        if count > _MOST_WORK:
+            return True
         try:
             if self._most_flat < 0:
                 self._most_flat = _MOST_WORK // self._at_most(self._schema, _FLAT) - 1
-            return count * self._at_most(self._schema, depth) > _MOST_WORK
+            if count * self._at_most(self._schema, depth) > _MOST_WORK:
+                return True
+            return self._has_patterns and self._searched(arguments, depth) > schema_patterns.MOST_TEXT
         except RecursionError:
             return True
 
-    def _at_most(self, schema: Any, depth: int) -> int:
+    def has_costly_errors(self, arguments: Any) -> bool:
+        """Return whether listing all violations may take too long: each comes with a copy of its value."""
+        depth, count = _size(arguments)
+        characters, _ = schema_patterns.length(arguments)
+        size = count + characters // _TEXT_PER_VALUE
+        return count * self._at_most(self._schema, depth) * size > _MOST_COPIED
+
+    def _searched(self, arguments: Any, depth: int) -> int:
+        """Bound the text that patterns search. A long text costs nothing where its own property has no pattern."""
+        parts = [(self._around, arguments, depth)]
+        if isinstance(arguments, dict):
+            named = ((self._properties.get(name), value) for name, value in arguments.items())
+            parts += [(part, value, depth - 1) for part, value in named if part is not None]
+        total = 0
+        for part, value, levels in parts:
+            once = self._at_most(part, levels, schema_patterns.once)
+            again = self._at_most(part, levels, schema_patterns.backtracking)
+            if once or again:
+                characters, squares = schema_patterns.length(value)
+                total += characters * once + squares * again
+        return total
+
+    def _at_most(self, schema: Any, depth: int, weigh: "_Weigh" = _one) -> int:
         """Bound the number of subschemas that a schema applies to a value nested `depth` levels deep."""
         if not isinstance(schema, dict):
-            return _MOST_WORK + 1 if schema is _UNKNOWN else 1
-        place = (id(schema), depth)
+            return _MOST_WORK + 1 if schema is _UNKNOWN else weigh(_NOTHING)
+        place = (id(schema), depth, weigh)
         if place not in self._known:
             self._known[place] = _MOST_WORK + 1  # in case it applies itself to the same value
-            total = 1
+            total = weigh(schema)
             for part, is_inside in self._parts(schema):
                 if total <= _MOST_WORK and (depth or not is_inside):
-                    total += self._at_most(part, depth - is_inside)
+                    total += self._at_most(part, depth - is_inside, weigh)
             if _UNEVALUATED & schema.keys():  # which must know what all others applied to
                 total *= 2
             self._known[place] = min(total, _MOST_WORK + 1)
@@ -218,6 +259,20 @@ class _Work:
         return _UNKNOWN if found is None or not is_path else found
 
 
+def _size(value: Any) -> tuple[int, int]:
+    """Return how deep a value is nested, and how many values it holds; it stops at too many."""
+    depth, level, count = 0, [value], 0
+    while level and count <= _MOST_WORK:
+        depth, count = depth + 1, count + len(level)
+        level = [
+            one
+            for held in level
+            if isinstance(held, _HOLDING)
+            for one in (held.values() if isinstance(held, dict) else held)
+        ]
+    return depth, count
+
+
 def _prepare(schema: dict[str, Any]) -> Any:
     try:
         return _compile(schema)
@@ -233,15 +288,30 @@ def _compile(schema: dict[str, Any]) -> Any:
         return jsonschema_rs.validator_for(
             schema,
             retriever=_refuse,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKING),
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=schema_patterns.BACKTRACKING),
         )
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as error:
-        raise ValueError(str(error)) from error
+    except jsonschema_rs.ValidationError as error:
+        place = ".".join(str(part) for part in error.instance_path)
+        said = f"use {_ALL_TYPES}" if place.endswith("type") else error.message
+        raise ValueError(f"'{place}': {said}" if place else error.message) from error
+    except jsonschema_rs.ReferencingError as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
 
 
 def _refuse(uri: str) -> Any:
     """Fetch nothing: a plugin's schema must not make us read files or use the network."""
     raise ValueError(f"references are not followed: {uri}")
+
+
+def _first(check: Any, arguments: Any) -> str:
+    """Return the first violation."""
+    import jsonschema_rs  # imported by now
+
+    try:
+        check.validate(arguments)
+    except jsonschema_rs.ValidationError as error:
+        return _describe(error)
+    return ""
 
 
 def _describe(error: Any) -> str:

@@ -42,6 +42,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     deferred: bool = False  # agents are not shown it until a result activates it
     namespace: str = ""  # what it is grouped under, for those who search
     taken_name: str = ""  # its full name by the rules of its format, if another tool already has that
+    is_repeatable: bool = False  # it declares that it is read-only or idempotent, so it may run again after `lost`
 
     @property
     def ruled_as(self) -> str:
@@ -66,12 +67,39 @@ class ConfigKey(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()  # own names of the tools that need it; none: all of them
 
 
+class Parameter(msgspec.Struct, frozen=True):
+    """A named argument of a slash command."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A slash command."""
 
     name: str  # without the slash
     plugin: str
     description: str = ""
+    title: str = ""
+    parameters: tuple[Parameter, ...] = ()  # if it has any by name; otherwise it takes what follows it
+    process: str = ""  # which of its plugin's long-running processes has it
+    own_name: str = ""  # its name in its plugin, if that is another; such a command takes arguments by name
+
+
+class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that a plugin offers to be read, or a template of many."""
+
+    uri: str  # as agents know it
+    own_uri: str  # as its plugin knows it
+    plugin: str
+    process: str
+    name: str
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+    size: int | None = None  # in bytes
+    is_template: bool = False  # the URI has `{variables}`
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -105,15 +133,18 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...] = ()  # what it asks for
     tier: int = 2
     tools: tuple[Tool, ...] = ()
+    unloaded: tuple[Tool, ...] = ()  # tools of a broken plugin, which only its author is told about
     held: tuple[Tool, ...] = ()  # tools that are new or changed since its approval, as they are now
     commands: tuple[Command, ...] = ()
+    resources: tuple[ServedResource, ...] = ()
+    services: tuple[Tool, ...] = ()  # tools that no list shows: they read resources, or complete arguments
     events: tuple[str, ...] = ()  # events that it subscribes to, as far as known
     intercepts: tuple[str, ...] = ()  # events that it decides about, as far as known
     config: tuple[ConfigKey, ...] = ()
     keeps_config: bool = False  # its format keeps values and switches in `config.json`
     instructions: str = ""  # for the person, never for a model
     init: str = ""  # the absolute path of a setup script
-    init_timeout_s: float = 0
+    init_timeout_s: float = 0.0
     launch: Launch | None = None  # how to start its program, if the manifest says so
     processes: tuple[str, ...] = ()  # names of its long-running processes, which report what they offer
     endpoints: tuple[Endpoint, ...] = ()  # its MCP servers, one for each process
@@ -123,6 +154,9 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     found_at: str = ""  # where it was found, if a symlink led to `path`
     mentions: frozenset[str] = frozenset()  # names in the manifest of a broken plugin, which may be those of its tools
     explicit: bool = False  # named by the user for this run, which counts as approval
+    in_fleet: bool = False  # workers of a fleet run it, and `path` is not a folder here
+    workers: tuple[str, ...] = ()  # the names of those that can run it now
+    is_ours: bool = False  # comes with anyplug, so that it needs no approval; a person may deny it
 
     @property
     def stays_up(self) -> bool:
@@ -140,6 +174,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: tuple[Tool, ...] = ()
     commands: tuple[Command, ...] = ()
+    resources: tuple[ServedResource, ...] = ()
+    services: tuple[Tool, ...] = ()
     events: tuple[str, ...] = ()
     intercepts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -194,6 +230,13 @@ class File(msgspec.Struct, frozen=True, tag_field="type", tag="file"):
 Block = Text | Image | Audio | Resource | File
 
 
+class PromptMessage(msgspec.Struct, frozen=True):
+    """One message of a prompt."""
+
+    role: str  # user or assistant
+    content: Block
+
+
 class Failure(msgspec.Struct, frozen=True):
     """Why a call failed."""
 
@@ -223,6 +266,43 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
+class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin asks of a person while one of its tools runs: a form, or a page to open."""
+
+    plugin: str
+    tool: str  # that was called
+    message: str
+    schema: dict[str, Any] | None = None  # of the form's fields
+    url: str = ""  # of the page instead
+
+
+class Elicited(msgspec.Struct, frozen=True):
+    """The person's answer: accept, decline or cancel; with the fields of an accepted form."""
+
+    action: str
+    content: dict[str, Any] = {}
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """What a plugin asks of a model while one of its tools runs: the parameters of MCP's `sampling/createMessage`."""
+
+    plugin: str
+    tool: str  # that was called
+    params: dict[str, Any]
+
+
+class Asks(Protocol):
+    """Puts what a plugin asks to the caller of its tool."""
+
+    async def elicit(self, asked: Elicitation) -> Elicited:
+        """Ask the person."""
+        ...
+
+    async def sample(self, asked: Sampling) -> dict[str, Any]:
+        """Ask a model; raises CallError."""
+        ...
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a tool, on its way to the plugin."""
 
@@ -234,7 +314,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""  # the plugin that calls, if the caller is one
     chain: tuple[str, ...] = ()  # the tools that led to this call, including this one
     progress: Progress | None = None  # receives progress reports
+    asks: Asks | None = None  # for what the plugin asks while it runs
     shows_panels: bool = True  # the caller can show a person what plugins draw
+    conversation: str = ""  # the id of the conversation in which it happens, if it does
+    trace: dict[str, str] = {}  # its W3C trace context, if it is traced
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,6 +348,23 @@ class Note(msgspec.Struct, frozen=True):
     plugin: str
     level: str
     message: str
+
+
+class LogMessage(msgspec.Struct, frozen=True):
+    """A log message that a plugin sends to agents. The level is one of MCP's."""
+
+    plugin: str
+    level: str
+    logger: str
+    data: Any
+
+
+class ResourceUpdated(msgspec.Struct, frozen=True):
+    """A resource that somebody watches has changed."""
+
+    plugin: str
+    process: str
+    uri: str  # as its plugin knows it
 
 
 class NotesCleared(msgspec.Struct, frozen=True):

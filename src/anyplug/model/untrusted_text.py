@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Offer, Plugin, Problem, Tool
 
 LONGEST_LINE = 2_000  # characters of one line for a person; enough for our paths and commands
+UNBOUNDED = 1 << 30  # characters, where nothing is cut
 LONGEST_VERSION = 64  # characters
 LONGEST_NAME = 200  # characters of an invalid name
 CUT = "…"
@@ -44,7 +46,20 @@ _INVISIBLE = (
 _FLAG = "\U0001f3f4[\U000e0061-\U000e007a]{2}[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,3}\U000e007f"
 
 
+_SIGNS = (b"\\u", b"\\r", b"\\b", b"\\f", b"\x7f")  # of control characters in JSON, except newlines and tabs
 _KEPT = frozenset(f"\u200c\u200d{''.join(map(chr, range(0xE0030, 0xE0080)))}")  # needed in sequences, but not alone
+
+
+# What may begin a sequence, or decides about the character after it: key caps, line ends, escape sequences.
+_LEADING = "0123456789#*\r\x1b"
+_OPEN_SEQUENCE = late("\x1b(?:\\[[0-?]*[ -/]*)?\\Z")
+MOST_HELD = 10_000  # characters that are held back of a text that comes in pieces
+
+
+@functools.cache
+def _leading_pattern() -> re.Pattern[str]:
+    """Match such a character outside ASCII."""
+    return re.compile(f"[{_EMOJI}{_JOINING}{_MARKS}\u200c\u200d\ufe0e\ufe0f\U000e0000-\U000e0fff]")
 
 
 @functools.cache  # compiled on first use: most text is plain ASCII, and commands start without it
@@ -65,6 +80,38 @@ def for_models(text: str) -> str:
     return _pattern().sub(lambda found: found["kept"] or ("\n" if found["break"] else ""), text)
 
 
+class ForModels:
+    """`for_models` for a text that comes in pieces: together it returns what `for_models` returns for the whole."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Add a piece; return what can be shown so far."""
+        text = self._held + piece
+        end = _settled(text) if len(text) < MOST_HELD else len(text)
+        self._held = text[end:]
+        return for_models(text[:end])
+
+    def end(self) -> str:
+        """End the text; return what was held back."""
+        held, self._held = self._held, ""
+        return for_models(held)
+
+
+def _settled(text: str) -> int:
+    """Return how much of the beginning of a text is cleaned the same whatever follows it, and needs no more context."""
+    open_sequence = _OPEN_SEQUENCE.search(text)
+    end = open_sequence.start() if open_sequence else len(text)
+    while end and _is_leading(text[end - 1]):
+        end -= 1
+    return end
+
+
+def _is_leading(char: str) -> bool:
+    return char in _LEADING if char.isascii() else _leading_pattern().match(char) is not None
+
+
 def for_people(text: str, longest: int = LONGEST_LINE) -> str:
     """Turn a text into one line with hidden characters made visible, cut to `longest` characters."""
     is_cut = len(text) > longest
@@ -75,6 +122,17 @@ def for_people(text: str, longest: int = LONGEST_LINE) -> str:
     if is_cut or len(text) > longest:
         text = text[: longest - len(CUT)] + CUT
     return text
+
+
+def visible(text: str) -> str:
+    """Return a whole text with its lines and tabs, and every other hidden character as an escape."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(for_people(part, UNBOUNDED) for part in line.split("\t")) for line in lines)
+
+
+def label(text: str) -> str:
+    """Turn a text that names something, such as a title, into one line without invisible characters."""
+    return text if text.isascii() and text.isprintable() else " ".join(for_models(text).split())
 
 
 def lines_for_people(text: str, prefix: str = "| ", most: int = 200) -> list[str]:
@@ -101,6 +159,8 @@ def schema_for_models(value: Any) -> Any:
 
 def clean_plugin(plugin: Plugin) -> Plugin:
     """Clean the texts of a manifest; leave out tools whose names are not clean."""
+    if _is_clean_plugin(plugin):
+        return plugin
     tools, faults = _clean_tools(plugin.tools)
     problems = [_problem(problem) for problem in plugin.problems]
     problems += [Problem("bad_manifest", fault, "rename it in the manifest", "warning") for fault in faults]
@@ -124,6 +184,25 @@ def clean_plugin(plugin: Plugin) -> Plugin:
     )
 
 
+def _is_clean_plugin(plugin: Plugin) -> bool:
+    """Return whether there is nothing to clean, as in most manifests: this takes a tenth of the time of cleaning them.
+
+    In JSON, every character that is not plain is an escape or not ASCII; in doubt they are cleaned.
+    """
+    try:
+        encoded = msgspec.json.encode(plugin)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return (
+        encoded.isascii()
+        and not any(sign in encoded for sign in _SIGNS)
+        and all(map(is_clean, (plugin.name, *(tool.name for tool in plugin.tools))))
+        and all(for_people(permission) == permission for permission in plugin.permissions)
+        and for_people(plugin.version, LONGEST_VERSION) == plugin.version
+        and all(label(tool.title) == tool.title for tool in plugin.tools)
+    )
+
+
 def _hides_text(plugin: Plugin) -> bool:
     """Return whether a manifest has hidden text; line endings do not count."""
     of_tools = [text for tool in plugin.tools for text in (tool.title, tool.description)]
@@ -141,9 +220,29 @@ def clean_offer(offer: Offer) -> Offer:
         offer,
         tools=tools,
         commands=tuple(
-            msgspec.structs.replace(command, description=for_models(command.description))
+            msgspec.structs.replace(
+                command,
+                title=label(command.title),
+                description=for_models(command.description),
+                parameters=tuple(
+                    msgspec.structs.replace(one, description=for_models(one.description))
+                    for one in command.parameters
+                    if is_clean(one.name)
+                ),
+            )
             for command in offer.commands
             if is_clean(command.name)
+        ),
+        resources=tuple(
+            msgspec.structs.replace(
+                one,
+                name=label(one.name),
+                title=label(one.title),
+                description=for_models(one.description),
+                mime_type=label(one.mime_type),
+            )
+            for one in offer.resources
+            if is_clean(one.uri)
         ),
         events=tuple(map(for_people, offer.events)),
         warnings=(*map(for_models, offer.warnings), *faults),
@@ -155,7 +254,7 @@ def _clean_tools(tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], list[str]]:
     kept = tuple(
         msgspec.structs.replace(
             tool,
-            title=for_models(tool.title),
+            title=label(tool.title),
             description=for_models(tool.description),
             input_schema=schema_for_models(tool.input_schema),
             output_schema=schema_for_models(tool.output_schema),

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from anyplug.model.late_patterns import late
 from anyplug.secrets import secret_names
 
 # Shapes that only secrets have, whatever their variable is called.
-_SECRET_VALUE = re.compile(
+_SECRET_VALUE = late(
     r"^(?:sk-|sk_|rk_|pk_live_|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|npm_|pypi-|hf_"
     r"|SG\.|shp[a-z]{2}_|dop_v1_|dckr_pat_|whsec_|lin_api_|figd_|nvapi-|gsk_|r8_|tskey-|hvs\.|AGE-SECRET-KEY-)"
     r"|^eyJ[\w-]{8,}\.[\w-]+"
@@ -22,16 +23,16 @@ _SECRET_VALUE = re.compile(
     r"|^\w[\w+.-]*://[^/\s@]*:[^/\s@]+@"
 )
 # Texts that contain a secret: connection strings, headers, options, scott/tiger@database.
-_SECRET_INSIDE = re.compile(
+_SECRET_INSIDE = late(
     r"^(?i:bearer|basic|token|digest|negotiate) \S|://[^/\s@]*:[^/\s@]+@|^[^/\s:@]+[/:][^/\s:@]+@[\w.-]+$"
     r"|(?i:(?:accountkey|sharedaccess(?:key|signature)|password|passwd|\bpwd|secret|\btoken|api_?key|\bsig|user id)"
     r"[\"']?\s*[=:]\s*[^\s,;]{3})"
 )
 # A secret inside a longer text: after an equals sign, a colon or a space, as in `--header=Authorization: Bearer x`.
-_SECRET_PART = re.compile(
+_SECRET_PART = late(
     r"(?i:\b(?:bearer|basic)\s+)(\S+)|(?:^|[=:\s])((?:sk-|sk_live_|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|hf_)\S+)"
 )
-_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_REFERENCE = late(r"\$\{[^}]*\}")
 SHOWN_SECRET = "********"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -77,19 +78,26 @@ _HARMLESS_FAMILIES = ("LC_", "XDG_")
 _LOADING = secret_names.words(
     "PYTHONPATH PYTHONHOME PYTHONSTARTUP VIRTUAL_ENV NODE_PATH NODE_OPTIONS PERL5LIB PERL5OPT RUBYLIB RUBYOPT GEM_PATH "
     "GEM_HOME LUA_PATH LUA_CPATH CLASSPATH JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS LD_LIBRARY_PATH LD_PRELOAD "
-    "DYLD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV"
+    "DYLD_LIBRARY_PATH DYLD_INSERT_LIBRARIES BASH_ENV ENV PERLLIB PYTHONUSERBASE JULIA_LOAD_PATH JULIA_PROJECT "
+    "TCLLIBPATH GUILE_LOAD_PATH GUILE_LOAD_COMPILED_PATH R_LIBS R_LIBS_USER R_LIBS_SITE R_PROFILE R_PROFILE_USER "
+    "R_ENVIRON R_ENVIRON_USER PHPRC PHP_INI_SCAN_DIR BUNDLE_GEMFILE BUNDLE_PATH DOTNET_STARTUP_HOOKS "
+    "DOTNET_ADDITIONAL_DEPS ERL_LIBS MIX_ARCHIVES UV_ENV_FILE PIP_CONFIG_FILE OPENSSL_CONF OPENSSL_MODULES "
+    "MAVEN_OPTS JAVA_OPTS npm_config_node_options npm_config_script_shell npm_config_userconfig "
+    "npm_config_globalconfig TS_NODE_PROJECT TSX_TSCONFIG_PATH ESBUILD_BINARY_PATH RUSTC_WRAPPER "
+    "RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC_WRAPPER GIT_EXEC_PATH GIT_TEMPLATE_DIR"
 )
 _OF_THE_SYSTEM = ("/usr/", "/opt/", "/nix/", "/lib/", "/lib64/", "/etc/", "/snap/", "/Library/", "/System/")
 # A commit or build number: not a word, but not secret.
-_IDENTIFIER = re.compile(
+_IDENTIFIER = late(
     r"(?:^|_)(?:SHA|SHA256|COMMIT|REVISION|REV|DIGEST|CHECKSUM|REF|HEAD|BUILD|TAG)(?:_|$)"
     r"|(?:^|_)(?:BUILD|RUN|JOB|PIPELINE|WORKFLOW|MACHINE|BOOT|TRACE|REQUEST|TENANT|SUBSCRIPTION|PROJECT|ACCOUNT|ORG|INSTANCE"
     r"|NODE|POD|CONTAINER|IMAGE|DEVICE|PANE|WINDOW|SURFACE|TASK)_?U?ID$|^HOSTNAME$",
     re.IGNORECASE,
 )
-_HEX = re.compile(r"[0-9a-fA-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = late(r"[0-9a-fA-F]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_LONG_HEX = late(r"[0-9a-fA-F]{32,}")  # which only one of the known variables has: INVOCATION_ID of systemd
 # Files that contain credentials.
-_KEY_FILE = re.compile(
+_KEY_FILE = late(
     r"(?i)(?:^|/)(?:\.ssh|\.gnupg|\.aws|\.azure|\.kube|gcloud|\.password-store|secrets?|keys?)(?:/|$)"
     r"|(?:^|/)[._]?(?:netrc|pgpass|my\.cnf|npmrc|pypirc|git-credentials|credentials?|htpasswd|id_(?:rsa|dsa|ecdsa|ed25519)|kubeconfig)(?:\.\w+)?$"
     r"|\.(?:pem|key|p12|pfx|jks|keystore|keytab|kdbx|asc|gpg|ppk|ovpn|p8)$|(?:service|sa)[-_]?account|docker/config\.json|cookie|agent\.\d+$"
@@ -103,15 +111,15 @@ _PAIRS = secret_names.words(
     "fa ef cu rn sc gi da yo cr cl du ga qu ue ff ba ck mb ux ub db"
 )
 _SWITCH = secret_names.words("true false yes no on off y n t f always never auto none null default enabled disabled")
-_NUMBER = re.compile(rf"[+-]?(?:0x[0-9a-fA-F]{{1,8}}|\d{{1,{LONGEST_NUMBER}}}(?:\.\d{{1,9}})?)(?:%|[a-zA-Z]{{1,3}})?")
-_VERSION = re.compile(r"[vV^~>=<]{0,2}\d{1,8}(?:\.\d{1,8}){1,4}(?:[-+.][A-Za-z]{1,12}[.\d]{0,8}){0,2}")
-_LOCALE = re.compile(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?(?:\.[A-Za-z0-9-]{3,12})?(?:@[a-z]+)?")
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#@]*(?:/[^\s?#]*)?")
-_SEPARATORS = re.compile(r"[\s,;:=|()\[\]<>\"'{}]+")
-_PLAIN = re.compile(r"[\w.+@%~/\\*-]*", re.ASCII)
-_PADDED = re.compile(r"[A-Za-z0-9+/_-]{8,}={1,2}$")  # base64
-_IN_NIX = re.compile(r"/nix/store/[a-z0-9]{32}-")
-_SENTENCE = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*[.,;:!?\u2026]*|[&+/|-]")  # a word of a sentence, in any script
+_NUMBER = late(rf"[+-]?(?:0x[0-9a-fA-F]{{1,8}}|\d{{1,{LONGEST_NUMBER}}}(?:\.\d{{1,9}})?)(?:%|[a-zA-Z]{{1,3}})?")
+_VERSION = late(r"[vV^~>=<]{0,2}\d{1,8}(?:\.\d{1,8}){1,4}(?:[-+.][A-Za-z]{1,12}[.\d]{0,8}){0,2}")
+_LOCALE = late(r"[a-z]{2,3}(?:[_-][A-Za-z]{2,4})?(?:\.[A-Za-z0-9-]{3,12})?(?:@[a-z]+)?")
+_URL = late(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#@]*(?:/[^\s?#]*)?")
+_SEPARATORS = late(r"[\s,;:=|()\[\]<>\"'{}]+")
+_PLAIN = late(r"[\w.+@%~/\\*-]*", re.ASCII)
+_PADDED = late(r"[A-Za-z0-9+/_-]{8,}={1,2}$")  # base64
+_IN_NIX = late(r"/nix/store/[a-z0-9]{32}-")
+_SENTENCE = late(r"[^\W_]+(?:['\u2019-][^\W_]+)*[.,;:!?\u2026]*|[&+/|-]")  # a word of a sentence, in any script
 
 
 class Environment(msgspec.Struct, frozen=True):
@@ -157,8 +165,12 @@ def reason(name: str, value: str) -> str:
         return LOADS_CODE
     if _SECRET_VALUE.search(value) or _SECRET_INSIDE.search(value):
         return SHAPED_SECRET
-    if name in _HARMLESS or (name.startswith(_HARMLESS_FAMILIES) and not secret_names.looks_like_one(name)):
+    if name in _HARMLESS and name != "INVOCATION_ID" and _LONG_HEX.fullmatch(value):
+        return SHAPED_SECRET
+    if name in _HARMLESS:
         return NOT_PLAIN if "://" in value and not all(map(_is_plain_url, _urls(value))) else ""
+    if name.startswith(_HARMLESS_FAMILIES) and not secret_names.looks_like_one(name):
+        return "" if _is_harmless(value) else NOT_PLAIN
     if secret_names.looks_like_one(name) and value.lower() not in {"true", "false", "0", "1"}:
         return NAMED_SECRET
     if _IDENTIFIER.search(name) and _HEX.fullmatch(value.strip("{}")):
@@ -170,7 +182,9 @@ def reason(name: str, value: str) -> str:
 
 def _names_other_places(value: str) -> bool:
     """Return whether anything in a value may be a path outside the system's folders, or relative to any folder."""
-    parts = [part for part in re.split(r"[:;\s=,]+", value) if part and not part.startswith("-")]
+    parts = [part for part in re.split(r"[:;\s=,]+", value) if part]
+    joined = [part[2:] for part in parts if part.startswith("-") and ("/" in part or part[2:3] == ".")]  # -I/path, -r.
+    parts = [part for part in parts if not part.startswith("-")] + joined
     return any(not f"{part}/".startswith(_OF_THE_SYSTEM) for part in parts if not part.isdigit())
 
 

@@ -7,18 +7,20 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
+from anyplug.model.late_patterns import late
+
 _HEX = rb"[0-9a-fA-F]"
-_ESCAPE = re.compile(
+_ESCAPE = late(
     rb"\\(?:u([dD][89abAB]" + _HEX + rb"{2})\\u([dD][c-fC-F]" + _HEX + rb"{2})"
     rb"|(?:u\{0*(" + _HEX + rb"{1,6})\}|u(" + _HEX + rb"{4})|x(" + _HEX + rb"{2})|U00(" + _HEX + rb"{6}))"
-    rb"|([0-3][0-7]{2})|([abfnrtv!-/:-@\[-`{-~]))"
+    rb"|([0-3][0-7]{2}|[0-7]{1,2})|([abfnrtv!-/:-@\[-`{-~]))"
     rb"|%(" + _HEX + rb"{2})"
     rb"|&(?:#0*([0-9]{1,7})|#[xX]0*(" + _HEX + rb"{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));?"
     rb"|%u(" + _HEX + rb"{4})"  # as JavaScript's `escape` writes
 )
-_SIGNS = re.compile(rb"[\\%&]")
+_SIGNS = late(rb"[\\%&]")
 # The beginning of an escape at the end of the data so far.
-_BEGUN = re.compile(
+_BEGUN = late(
     rb"(?:\\u[dD][89abAB]"
     + _HEX
     + rb"{2})?\\(?:u\{?"
@@ -27,11 +29,12 @@ _BEGUN = re.compile(
     + _HEX
     + rb"?|U"
     + _HEX
-    + rb"{0,7}|[0-3][0-7]?)?\Z"
+    + rb"{0,7}|[0-3][0-7]?|[4-7])?\Z"
     rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%(?:u" + _HEX + rb"{0,3}|" + _HEX + rb")?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
 )
 LONGEST_ESCAPE = 48  # bytes of an incomplete escape that may continue
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_HYPHENS = dict.fromkeys(map(ord, "\u2010\u2013\u2014\u2015\u2212"), "-")  # what entities name that looks like one
 _HIGH, _LOW, _ABOVE = 0xD800, 0xDC00, 0x10000  # surrogates, and the first code point they stand for
 _LARGEST = 0x10FFFF
 _BLANKS = b" \t\r\n"
@@ -156,7 +159,7 @@ def _named(name: str, *, is_ended: bool) -> bytes | None:
     from html.entities import html5  # takes 2 ms to import; only for texts with an entity
 
     if meant := html5.get(f"{name};"):
-        return meant.encode()
+        return meant.translate(_HYPHENS).encode()
     for end in range(len(name), 1, -1):  # old names need no semicolon, and may stand before other letters
         if meant := html5.get(name[:end]):
             return f"{meant}{name[end:]}{';' if is_ended and end < len(name) else ''}".encode()

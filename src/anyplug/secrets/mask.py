@@ -18,7 +18,9 @@ import msgspec
 
 from anyplug.home.plugin_config import SHOWN_SECRET
 from anyplug.model.errors import AnyplugError, CallError
-from anyplug.model.types import Block, File, Resource, Result, Text
+from anyplug.model.late_patterns import late
+from anyplug.model.schema_words import TYPES, WORDS
+from anyplug.model.types import Result
 from anyplug.secrets import escaped_text
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -28,7 +30,7 @@ SHORTEST_LINE = 16  # characters of a line of a longer secret, such as a private
 LONGEST = 16_384  # characters; anything longer is a file, and searching for it would cost more than it hides
 
 _SHOWN_DATA = SHOWN_SECRET.encode()
-_PASSWORD = re.compile(r"\w[\w+.-]*://[^/\s:@]*:([^/\s@]+)@")
+_PASSWORD = late(r"\w[\w+.-]*://[^/\s:@]*:([^/\s@]+)@")
 _BASE64_LEAD = (0, 2, 3)  # characters that depend on the 0, 1 or 2 bytes before
 _BASE64_BITS = 6
 _LINES = (76, 64)  # base64 characters that programs put on a line
@@ -36,10 +38,12 @@ _HEX_LINE = 60  # digits per line, as in `xxd -p`
 _BLANKLESS = 12  # minimum length of hexadecimal or base64 text to be found with spaces inside
 _ROUNDS = 3  # nested escapes: JSON in JSON in a URL
 
-_PAIR = re.compile(rb"(?:0[xX])?([0-9a-fA-F]{2})")
-_DUMP = re.compile(rb"(?:(?:0[xX])?[0-9a-fA-F]{2}[:,;_.\- \t\r\n]{1,3}){5,}(?:0[xX])?[0-9a-fA-F]{2}")
+_PAIR = late(rb"(?:0[xX])?([0-9a-fA-F]{2})")
+_DUMP = late(rb"(?:(?:0[xX])?[0-9a-fA-F]{2}[:,;_.\- \t\r\n]{1,3}){5,}(?:0[xX])?[0-9a-fA-F]{2}")
 
 NOTHING_KEPT: frozenset[str] = frozenset()
+_NOT_TEXT = frozenset({"data", "path"})  # fields of a block: base64, and a path on this machine
+_SCHEMAS = frozenset({"input_schema", "output_schema"})  # fields of tools
 
 
 def forms(secret: str) -> set[str]:
@@ -155,38 +159,44 @@ class Mask:
         certain = [place for place in places if place[0] < undecided]
         return _hidden(data[:undecided], certain), data[undecided:]
 
-    def value(self, value: Any, kept: frozenset[str] = NOTHING_KEPT) -> Any:
-        """Mask the secrets in a JSON value or a struct, except in the struct fields `kept`."""
+    def value(self, value: Any) -> Any:
+        """Mask the secrets in a JSON value or a struct."""
         try:
-            return self._value(value, kept)
+            return self._value(value)
         except RecursionError:  # nested too deeply to inspect
             return SHOWN_SECRET
 
     def result(self, result: Result) -> Result:
-        """Mask the secrets in a call's result, except in names, paths and binary data."""
+        """Mask the secrets in a call's result, except in paths, binary data, and what the host says of it."""
         metadata = self.value(result.metadata)
         return msgspec.structs.replace(
             result,
-            content=tuple(self._block(block) for block in result.content),
+            content=tuple(self.struct(block, _NOT_TEXT) for block in result.content),
             structured=self.value(result.structured),
             metadata=metadata if isinstance(metadata, dict) else {},
-            error=self.value(result.error, frozenset({"code"})),
+            error=result.error and self.struct(result.error, frozenset({"code"})),
         )
 
     def struct(self, given: S, kept: frozenset[str]) -> S:
-        """Mask the secrets in all fields of a struct that are not `kept`."""
+        """Mask the secrets in all fields of a struct that are not `kept`, and in what is inside them."""
         fields = [name for name in given.__struct_fields__ if name not in kept]
-        return msgspec.structs.replace(given, **{name: self.value(getattr(given, name), kept) for name in fields})
+        masked = {name: getattr(given, name) for name in fields}
+        masked = {name: (self.schema if name in _SCHEMAS else self.value)(value) for name, value in masked.items()}
+        return msgspec.structs.replace(given, **masked)
 
-    def schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Mask the secrets in the texts of a schema, except in argument names."""
+    def schema(self, schema: Any) -> Any:
+        """Mask the secrets in a schema, the names in it included, but not its own words."""
         try:
             return self._schema(schema)
         except RecursionError:  # nested too deeply to inspect
             return {}
 
-    def _schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return {key: value if key == "required" else self._schema_value(value) for key, value in schema.items()}
+    def _schema(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self._schema(key): self._schema(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._schema(item) for item in value]
+        return value if isinstance(value, str) and (value in WORDS or value in TYPES) else self._value(value)
 
     def error(self, error: AnyplugError) -> None:
         """Mask the secrets in an error's texts."""
@@ -195,36 +205,18 @@ class Mask:
         if isinstance(error, CallError):
             error.partial, error.metadata = self.text(error.partial), self.value(error.metadata)
 
-    def _value(self, value: Any, kept: frozenset[str]) -> Any:
+    def _value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self._value(key, kept): self._value(item, kept) for key, item in value.items()}
+            return {self._value(key): self._value(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)([self._value(item, kept) for item in value])
+            return type(value)([self._value(item) for item in value])
         if isinstance(value, msgspec.Struct):
-            return self.struct(value, kept)
+            return self.struct(value, NOTHING_KEPT)
         if self._numbers and isinstance(value, int | float) and repr(value) in self._numbers:
             return SHOWN_SECRET
         return value
-
-    def _schema_value(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return self._schema(value)
-        if isinstance(value, list):
-            return [self._schema_value(item) for item in value]
-        return self.value(value)
-
-    def _block(self, block: Block) -> Block:
-        match block:
-            case Text():
-                return Text(self.text(block.text))
-            case Resource():
-                return msgspec.structs.replace(block, uri=self.text(block.uri), text=self.text(block.text))
-            case File():
-                return msgspec.structs.replace(block, name=self.text(block.name))
-            case _:
-                return block
 
     def _undecided(self, data: bytes, begin: int, rounds: int = _ROUNDS) -> int:
         """Return where an incomplete secret or escape may begin at the end of the data; its length if there is none."""
@@ -331,10 +323,13 @@ def _written(secret: str) -> set[str]:
 
 
 def _digits(secret: str) -> set[str]:
-    """Return a text in hexadecimal and base64."""
-    digits = _encoded(secret).hex()
-    found = {form for one in (digits, digits.upper()) for form in (one, *_lines(one, _HEX_LINE))}
-    return found | _base64(_encoded(secret))
+    """Return a text in hexadecimal and base64, in each encoding that it may have."""
+    found: set[str] = set()
+    for data in {_encoded(secret), secret.encode("latin-1", errors="ignore")}:
+        if len(data) >= len(secret):  # else it has letters that Latin-1 lacks
+            found |= {form for one in (data.hex(), data.hex().upper()) for form in (one, *_lines(one, _HEX_LINE))}
+            found |= _base64(data)
+    return found
 
 
 def _unquoted(text: str) -> str:

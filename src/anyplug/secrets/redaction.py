@@ -22,6 +22,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 MOST_OTHERS = 1_000  # values that the manifest does not declare; each is judged by name, on the event loop
 MOST = 100  # values per plugin; a tool that gets a new token in each call must not slow the host down
+# What a plugin registers by name, and the fields that the host goes by: a masked name could not be called.
+_BY_NAME = ("tools", "services", "commands")
+_USED_BY = frozenset({"name", "own_name", "uri", "own_uri", "plugin", "process", "program", "namespace", "taken_name"})
 STEADY_NS = 50_000_000  # a file modified more recently than this may change again without a new timestamp
 
 
@@ -90,20 +93,18 @@ class Redaction:
         return given if mask is None else mask.struct(given, kept)
 
     def offer(self, offer: Offer) -> Offer:
-        """Mask its secrets in what it registered."""
+        """Mask its secrets in what it registered, except in the names of tools and commands.
+
+        Resources that have one in their URI are left out.
+        """
         mask = self.mask()
         if mask is None:
             return offer
-        replace = msgspec.structs.replace
-        return replace(
-            offer,
-            tools=tuple(
-                replace(tool, description=mask.text(tool.description), input_schema=mask.schema(tool.input_schema))
-                for tool in offer.tools
-            ),
-            commands=tuple(replace(one, description=mask.text(one.description)) for one in offer.commands),
-            warnings=tuple(map(mask.text, offer.warnings)),
-        )
+        masked = mask.struct(offer, frozenset({*_BY_NAME, "resources", "intercepts"}))
+        named = {kind: tuple(mask.struct(one, _USED_BY) for one in getattr(offer, kind)) for kind in _BY_NAME}
+        found = (one for one in offer.resources if mask.text(one.uri) == one.uri)
+        resources = tuple(mask.struct(one, _USED_BY - {"name"}) for one in found)
+        return msgspec.structs.replace(masked, resources=resources, **named)
 
     def _follow(self) -> None:
         """Read the configuration again if it changed: tools rewrite it."""

@@ -16,10 +16,11 @@ def words(text: str) -> frozenset[str]:
 
 # Words that name a secret or where one is kept.
 _SECRET = words(
-    "apikey accesskey auth authorization bearer cookie cookies cookiejar cred creds credential credentials csrf "
+    "apikey accesskey auth authorization authz bearer cookie cookies cookiejar cred creds credential credentials csrf "
     "dsn hmac htpasswd jks jwt kdbx key keyfile keypair keys keyring keystore keytab kubeconfig macaroon mnemonic "
-    "netrc otp p12 pass passcode passphrase passwd password passwords pat pem pfx pgpass pin psk psw pw pwd salt "
-    "sas secret secrets sessid sessionid token tokens totp webhook webhooks xauthority xsrf"
+    "oauth netrc otp p12 pass passcode passphrase passwd password passwords pat pem pfx pgpass pin pincode priv "
+    "privkey psk psw pw pwd salt sas secret secrets sessid sessionid token tokens totp webhook webhooks xauthority "
+    "xsrf"
 )
 # Ends of unsplit words: OPENAIKEY, PGPASSWORD, mytoken.
 _ENDS = (
@@ -63,4 +64,6 @@ def looks_like_one(name: str) -> bool:
             return True
         if word not in _INNOCENT and word.rstrip("s") not in _INNOCENT and word.rstrip("0123456789").endswith(_ENDS):
             return True
-    return any(part in glued for part in _INSIDE) or glued.endswith(("connectionstring", "connstr", "agentinfo"))
+    return any(part in glued for part in _INSIDE) or glued.endswith(
+        ("connectionstring", "connstr", "connstring", "agentinfo")
+    )

@@ -6,7 +6,6 @@ plugin gets it is decided elsewhere.
 """
 
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -19,16 +18,18 @@ from anyplug.home.location import make_private
 from anyplug.home.settings import Home
 from anyplug.model.errors import CallError, UsageError
 from anyplug.model.hints import typed
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Plugin
 
 KEYRING_S = 60.0  # a person may have to unlock the keyring
 LARGEST = 65_536  # bytes of a value; the kernel limits a variable to twice that
 SERVICE = "anyplug"  # the name shown in the keyring
 
+SIGN_IN = "ANYPLUG_SIGN_IN_"  # begins the names of what OAuth keeps, which no plugin is given
 Place = Literal["keyring", "file"]
 T = TypeVar("T")
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = late(r"[A-Za-z_][A-Za-z0-9_]*")
 _Kept = dict[str, dict[str, str | None]]
 _Stamp = tuple[int, int, int]
 
@@ -74,9 +75,9 @@ class Secrets:
         """Return one secret of a plugin; raises SecretsUnusable."""
         return self.values(plugin, (name,)).get(name)
 
-    def set(self, plugin: Plugin, name: str, value: str) -> Place:
+    def set(self, plugin: Plugin, name: str, value: str, *, is_sign_in: bool = False) -> Place:
         """Store a secret and return where; raises UsageError or SecretsUnusable."""
-        check(name, value)
+        check(name, value, is_sign_in=is_sign_in)
         ring = _keyring()
         if ring is not None:
             account = self._account(plugin.path, name)
@@ -211,10 +212,12 @@ class Secrets:
         self._stamp = None
 
 
-def check(name: str, value: str) -> None:
+def check(name: str, value: str, *, is_sign_in: bool = False) -> None:
     """Refuse what cannot be an environment variable; raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be the name of a variable", "use letters, digits and underscores")
+    if name.startswith(SIGN_IN) and not is_sign_in:
+        raise UsageError(f"{name} is a name of anyplug's own, for sign-ins", "choose another name")
     if not value:
         raise UsageError(f"no value was given for {name}", "type it, or pipe it to stdin")
     try:
