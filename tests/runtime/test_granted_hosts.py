@@ -46,6 +46,7 @@ def reached(user, format, granted=GRANTED):
     return found
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_what_was_granted_is_reached(user, format):
@@ -57,6 +58,7 @@ def test_what_was_granted_is_reached(user, format):
         assert found["a tunnel, in Node"] == "200 Connection established"
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_what_was_not_is_refused_with_the_cure_and_noted_in_the_log(user, format):
@@ -71,6 +73,7 @@ def test_what_was_not_is_refused_with_the_cure_and_noted_in_the_log(user, format
         assert found["tried"]["another tunnel, in Node"] == "403 network:example.org:443 is not granted"
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_nothing_leads_past_the_proxy(user, format):
@@ -82,6 +85,7 @@ def test_nothing_leads_past_the_proxy(user, format):
     assert [name for name in past if "rror" not in found[name]] == []
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_the_record_says_what_it_was_held_to(user, format):

@@ -1,39 +1,38 @@
 """The host's engine for programs: owns the guardian, the spawner and the scratch folder, and chooses how to spawn."""
 
 import errno
+import functools
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 
-from anyplug.home.scratch_folders import Scratch
+from anyplug.runtime import thread_lanes
+from anyplug.runtime.helpers import Helpers
 from anyplug.runtime.processes import private_tmp, run_once
 from anyplug.runtime.processes.direct_spawn import DirectSpawn
-from anyplug.runtime.processes.guard import Guard
-from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Spawn
+from anyplug.runtime.processes.program import Finished, PrivateTmp, Program, Spawn, Waiting
 
 if TYPE_CHECKING:
     from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
 SWITCHED_OFF = "disabled in settings.toml"
-AT_ONCE = 64  # programs that run at the same time; others wait for their turn
 
 
 class Runner:
     """Runs programs; `close` when done, which kills what it started."""
 
-    def __init__(self, home: str, *, namespaces: bool = True) -> None:
-        """`home` is for scratch folders, and for the locks of shared /tmp folders."""
-        self._scratch = Scratch(home)
+    def __init__(self, home: str, *, namespaces: bool = True, helpers: Helpers | None = None) -> None:
+        """`home` is for scratch folders, and for the locks of shared /tmp folders; `helpers` were started ahead."""
+        self._helpers = helpers or Helpers(home)
+        self._scratch = self._helpers.scratch
         self._locks = os.path.join(home, "locks")
-        self.guard = Guard(self._scratch.path)
+        self.guard = self._helpers.guard
         self.direct = DirectSpawn(self.guard)
         self._namespaced: ConfinedSpawn | None = None
         self._starting = anyio.Lock()
-        self._turns = anyio.Semaphore(AT_ONCE, fast_acquire=True)
         self.namespaces_refused = "" if namespaces else SWITCHED_OFF
 
     @property
@@ -48,12 +47,14 @@ class Runner:
         elif self.namespaces_refused == SWITCHED_OFF:
             self.namespaces_refused = ""
 
-    def __call__(self, program: Program, spawn: Spawn | None = None) -> Awaitable[Finished]:
-        """Run a program to its end; unconfined, unless `spawn` is passed."""
+    def __call__(
+        self, program: Program, spawn: Spawn | None = None, waiting: Waiting | None = None
+    ) -> Awaitable[Finished]:
+        """Run a program to its end; unconfined, unless `spawn` is passed. `waiting` was started ahead for it."""
         spawn = spawn or self.direct
         if program.tmp and spawn is self.direct:
             return self._run_with_own_tmp(program)
-        return run_once.run(program, spawn, self._turns)
+        return run_once.run(program, spawn, waiting)
 
     @asynccontextmanager
     async def private_tmp(
@@ -75,14 +76,13 @@ class Runner:
         if spawner is None:  # there was one when `private_tmp` used it
             reason = "the process that would start it is gone, and cannot be replaced now"
             return Finished(ending="not_started", errno=errno.EAGAIN, reason=reason)
-        return await run_once.run(program, spawner, self._turns)
+        return await run_once.run(program, spawner)
 
     def close(self) -> None:
         """End everything."""
         if self._namespaced is not None:
             self._namespaced.close()
-        self.guard.close()
-        self._scratch.close()
+        self._helpers.close()
 
     async def _spawner(self) -> "ConfinedSpawn | None":
         """Return the spawner, started when first needed and again if it was killed; None if refused."""
@@ -100,7 +100,8 @@ class Runner:
                     self._namespaced.close()
                     self._namespaced = None
                 try:
-                    self._namespaced = await anyio.to_thread.run_sync(ConfinedSpawn, self.guard)
+                    make = functools.partial(ConfinedSpawn, self.guard)
+                    self._namespaced = await thread_lanes.make(make, ConfinedSpawn.close)
                 except NamespacesRefused as refusal:
                     self.namespaces_refused = str(refusal)
                 except Shortage:

@@ -1,5 +1,6 @@
 """Nothing outlives its host: not after an orderly end, not after SIGKILL, not in a session of its own."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+import plugin_folders
 import processes
 from anyplug.runtime.processes.guard import Guard, signal_name
 
@@ -19,6 +21,21 @@ sleep 0.3
 touch "${CYCLOPONE_DATA_DIR:-$HOME}/busy-$1"
 exec sleep 704
 """
+# A daemon whose first thread ends while another runs on: the kernel shows it as a zombie.
+HEADLESS = """
+import ctypes, os, threading, time
+if not os.fork():
+    os.setsid()
+    def run():
+        while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        open(os.environ["CYCLOPONE_DATA_DIR"] + "/headless", "w").close()
+        time.sleep(705)
+    threading.Thread(target=run).start()
+    ctypes.CDLL(None).syscall(EXIT, 0)
+time.sleep(706)
+"""
+EXIT = {"x86_64": 60, "aarch64": 93}  # the call that ends one thread
 HOST = """
 import sys, anyio
 from anyplug import Host
@@ -65,6 +82,22 @@ def test_nothing_survives_a_host_that_dies(busy, number):
     assert processes.until(lambda: not os.path.exists(scratch))
 
 
+@pytest.mark.skipif(os.uname().machine not in EXIT, reason="the number of the call is not known here")
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+def test_a_process_whose_main_thread_has_ended_does_not_survive(cyclop, home, settings, namespaces):
+    settings(f"namespaces = {namespaces}\n")
+    folder = cyclop("busy", plugin_folders.python(HEADLESS.replace("EXIT", str(EXIT[os.uname().machine]))))
+    program = HOST.replace('tasks.start_soon(h.call, "bundle.act")', "pass")
+    host = subprocess.Popen(
+        [sys.executable, "-c", program, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    tag = int(host.stdout.readline().split()[0])
+    assert processes.until(lambda: os.path.exists(home / "data" / "busy" / "headless"))
+    host.kill()
+    host.communicate()
+    assert processes.until(lambda: not processes.tagged(tag)), processes.tagged(tag)
+
+
 def test_nothing_survives_when_the_hosts_whole_group_is_killed(cyclop, home):
     folder = cyclop("busy", BUSY)
     program = HOST.replace('tasks.start_soon(h.call, "bundle.act")', "pass")
@@ -104,6 +137,26 @@ def test_a_guardian_that_somebody_killed_is_replaced(tmp_path):
     finally:
         guard.close()
     assert child.wait(processes.PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_guardian_that_somebody_killed_is_replaced_before_anything_else_starts(tmp_path):
+    async def main():
+        guard = Guard()
+        guard.watch(asyncio.get_running_loop())
+        try:
+            with guard:
+                child = subprocess.Popen(["sleep", "706"])  # noqa: ASYNC220
+            first = guard._process
+            await asyncio.sleep(0)
+            first.kill()
+            while guard._process is first:
+                await asyncio.sleep(0.01)
+            assert guard._process.poll() is None
+        finally:
+            await asyncio.to_thread(guard.close)
+        return child
+
+    assert asyncio.run(main()).wait(processes.PATIENCE_S) == -signal.SIGKILL
 
 
 def test_what_the_embedding_program_starts_itself_is_left_alone():

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import stat
 import subprocess
+import sys
 import sysconfig
 import time
 
@@ -15,12 +16,12 @@ import pytest
 
 import conditions
 import plugin_folders
+import processes
 import sandbox_script
 from anyplug.call.consent import Attachment
 from anyplug.home import untrusted_files
 from anyplug.home.scratch_folders import Scratch
 from anyplug.runtime.processes import private_tmp
-from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import TmpTaken
 from anyplug.runtime.runner import Runner
 
@@ -338,22 +339,39 @@ async def test_a_scratch_folder_that_was_swapped_is_not_used_and_another_is_made
     assert list((home / "scratch").iterdir()) == []
 
 
-def test_a_scratch_folder_that_was_made_again_is_removed_with_its_host(tmp_path):
-    scratch = Scratch(str(tmp_path))
-    guard = Guard(scratch.path)
-    if not guard.is_in_force:
-        pytest.skip("there is no guardian here")
-    with guard:
-        scratch.folder()
-    os.rename(scratch.path, tmp_path / "elsewhere")
+MADE_AGAIN = """
+import os, sys
+from anyplug.home.scratch_folders import Scratch
+from anyplug.runtime.processes.guard import Guard
+
+scratch = Scratch(sys.argv[1])
+guard = Guard(scratch.path)
+with guard:
+    scratch.folder()
+os.rename(scratch.path, sys.argv[1] + "/elsewhere")
+scratch.folder()
+print(guard.is_in_force, flush=True)
+sys.stdin.read()
+guard.close()
+scratch.close()
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_scratch_folder_that_was_made_again_is_removed_with_its_host(tmp_path, is_killed):
     other = Scratch(str(tmp_path))
     other.folder()
-    scratch.folder()
+    host = subprocess.Popen(
+        [sys.executable, "-c", MADE_AGAIN, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    if host.stdout.readline() != "True\n":
+        pytest.skip("there is no guardian here")
     assert len(os.listdir(tmp_path / "scratch")) == 2
-    guard.close()
-    assert os.listdir(tmp_path / "scratch") == [os.path.basename(other.path)]
+    if is_killed:
+        host.kill()
+    host.communicate()
+    assert processes.until(lambda: os.listdir(tmp_path / "scratch") == [os.path.basename(other.path)])
     other.close()
-    scratch.close()
 
 
 def test_what_a_killed_process_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path):

@@ -3,9 +3,16 @@
 import os
 import shutil
 
+import anyio
+import anyio.to_thread
 import pytest
 
 import broker_script
+from anyplug.runtime.processes import run_once
+from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.program import Program
+from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from sandbox_script import USERS
 
 NAMESPACES = ("mounts", "pids", "network", "read-only")
@@ -504,6 +511,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("protected-paths")
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("user", USERS)
@@ -536,6 +544,7 @@ def test_a_plugin_cannot_end_its_broker(user):
     assert "before" in found["left"]
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("protected-paths-fail-closed")
 @pytest.mark.parametrize("without", [(), NAMESPACES], ids=["namespaces", "no namespaces"])
 @pytest.mark.parametrize("user", USERS)
@@ -551,6 +560,30 @@ def test_without_its_broker_a_program_ends_with_the_reason_and_the_next_has_anot
     assert found["again"] == 0
     assert ".envrc" not in found["left"]
     assert "again" in found["left"]
+
+
+FULL = """
+import errno, signal
+children = []
+try:
+    while len(children) < 3_000:
+        children.append(os.posix_spawn("/bin/sleep", ["sleep", "300"], {}))
+except OSError as error:
+    full = error.errno == errno.EAGAIN
+write("first" if full else "not full")
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+tried(full=lambda: None)
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_first_change_of_a_program_with_as_many_processes_as_allowed_is_made(user):
+    found = broker_script.outcome(user, FULL)
+    if user == "root" and "processes" in found["reason"]:
+        return  # the kernel does not hold root to the limit: it is seen to be beyond it
+    assert found["said"] == {"full": ""}, found
+    assert "first" in found["left"]
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -726,6 +759,7 @@ print(json.dumps(tries))
 """
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("sockets-exact")
 @pytest.mark.parametrize("without", [(), NAMESPACES], ids=["namespaces", "no namespaces"])
 @pytest.mark.parametrize("user", USERS)
@@ -738,6 +772,7 @@ def test_no_service_of_the_users_is_reached_by_a_socket(user, without):
     assert found["reached"] == []
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("sockets-exact")
 @pytest.mark.parametrize("granted", [("filesystem:read",), ("filesystem:read", "network")])
 @pytest.mark.parametrize("user", USERS)
@@ -781,3 +816,37 @@ def test_the_network_is_connected_to_as_without_a_broker():
     assert found["said"], found["stderr"]
     refusals = {name: why for name, why in found["said"].items() if why}
     assert refusals == {"refused": "ECONNREFUSED", "no_socket": "ENOTSOCK"}
+
+
+@pytest.mark.claim("protected-paths")
+@pytest.mark.anyio
+async def test_a_path_that_is_protected_just_when_the_broker_is_needed_does_not_end_it():
+    guard = Guard()
+    with escape_test.scene() as scene:
+        project = scene.place.project
+        program = Program(
+            argv=(escape_test.python(), "-I", "-S", "-c", "open('new', 'a').close()"),
+            cwd=project,
+            env={"PATH": os.defpath},
+            timeout_s=60.0,
+            max_stdout=1 << 20,
+            max_stderr=1 << 20,
+        )
+
+        async def protect_more(spawn):
+            for number in range(1_000):
+                await anyio.to_thread.run_sync(spawn.extend, [f"{project}/later-{number}"], [])
+
+        try:
+            for _ in range(20):
+                spawn = ConfinedSpawn(guard, scene.profile("filesystem:write:."))
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(protect_more, spawn)
+                        finished = await run_once.run(program, spawn)
+                        tasks.cancel_scope.cancel()
+                finally:
+                    spawn.close()
+                assert finished.exit_code == 0, finished.stderr
+        finally:
+            guard.close()

@@ -29,6 +29,7 @@ def scheduling(policy, pid=0):
     return lambda: os.sched_setscheduler(pid, policy, os.sched_param(1 if policy in (1, 2) else 0))
 print(json.dumps({
     "nice": os.getpriority(os.PRIO_PROCESS, 0),
+    "policy": os.sched_getscheduler(0),
     "group": open("/proc/self/autogroup").read().split(" ")[0],
     "cgroup": open("/proc/self/cgroup").read(),
     "raise": tried(lambda: os.setpriority(os.PRIO_PROCESS, 0, 0)),
@@ -108,6 +109,17 @@ def test_a_plugin_has_a_low_priority_and_cannot_raise_it(user):
         "Operation not permitted",
         "Permission denied",
     }
+
+
+@pytest.mark.claim("cpu-priority-kept")
+def test_a_plugin_has_no_real_time_priority_of_its_host():
+    if os.geteuid():
+        pytest.skip("only root may give one")
+    folder = os.path.dirname(os.path.abspath(__file__))
+    code = f"import json, sys; sys.path[:0] = [{folder!r}, {os.path.dirname(sandbox_script.__file__)!r}]\n"
+    code += "import os, anyio, test_cpu_share\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\n"
+    code += "print(json.dumps(anyio.run(test_cpu_share.look)))"
+    assert json.loads(sandbox_script.run("root", code))["policy"] == os.SCHED_OTHER
 
 
 def groups(pids):

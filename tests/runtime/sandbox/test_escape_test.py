@@ -31,6 +31,7 @@ def has_program(granted):
     return all(os.path.exists(f"/usr/bin/{name}") for name in ("git", "curl"))
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("granted", OPENED, ids=" ".join)
 @pytest.mark.parametrize("user", USERS)
 def test_a_grant_opens_what_it_says_and_nothing_else(user, granted):
@@ -42,6 +43,7 @@ def test_a_grant_opens_what_it_says_and_nothing_else(user, granted):
     assert is_open(tried(user, LAYERS)[granted]) == expected
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("granted", [(), ("filesystem:read",), ("network",), ("shell:exec",)], ids=" ".join)
 @pytest.mark.parametrize("user", USERS)
 def test_without_namespaces_the_same_holds_but_for_the_gaps_that_are_said(user, granted):

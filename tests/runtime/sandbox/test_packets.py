@@ -8,7 +8,7 @@ import pytest
 
 from anyplug.runtime.sandbox import packets, spawner_client
 from anyplug.runtime.sandbox.enforcement import LAYERS
-from anyplug.runtime.sandbox.linux.apply import Order
+from anyplug.runtime.sandbox.linux.enforced_order import Order
 from anyplug.runtime.sandbox.linux.mounts import _version
 from anyplug.runtime.sandbox.profile import Profile
 

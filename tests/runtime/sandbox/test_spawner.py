@@ -626,6 +626,7 @@ FILLING = {
 }
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("user", ["root", "ordinary"])
 @pytest.mark.parametrize("how", FILLING)
 def test_the_disk_is_not_filled(how, user):
@@ -704,7 +705,8 @@ async def test_a_machine_without_memory_ends_a_plugin_first(confined):
 
 MANY_ORPHANS = """
 import os, socket
-from anyplug.runtime.sandbox.linux.apply import Confinement, Order
+from anyplug.runtime.sandbox.linux.apply import Confinement
+from anyplug.runtime.sandbox.linux.enforced_order import Order
 from anyplug.runtime.sandbox.spawner import REAPED_AT_ONCE, Spawner, has_children
 
 spawner = Spawner(socket.socketpair()[0], Confinement(Order(layers=())))

@@ -185,6 +185,7 @@ def test_a_filter_that_asks_asks_about_all_that_is_noted_and_decides_the_rest_as
     assert seccomp.judge(plain, refused) == seccomp.EPERM
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("tmp", [False, True])
 @pytest.mark.parametrize("user", USERS)
 def test_who_is_recorded_has_a_broker_all_the_same(user, tmp):

@@ -1,11 +1,13 @@
 """Spawners come from one process, share nothing but its memory, and outlive it; it leaves nothing behind."""
 
+import asyncio
 import os
 import signal
 import socket
 import sys
 import threading
 
+import anyio
 import pytest
 
 import processes
@@ -15,10 +17,13 @@ from anyplug.runtime.sandbox import zygote_client
 if sys.platform != "linux":
     pytest.skip("confinement is for Linux", allow_module_level=True)
 
+from anyplug.runtime.helpers import Helpers
 from anyplug.runtime.processes import run_once
 from anyplug.runtime.processes.guard import Guard
 from anyplug.runtime.processes.program import Program
+from anyplug.runtime.runner import Runner
 from anyplug.runtime.sandbox import escape_test
+from anyplug.runtime.sandbox.enforcement import LAYERS
 from anyplug.runtime.sandbox.profile import Profile
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
@@ -164,3 +169,57 @@ guard.close()
 def test_a_nurse_that_cannot_fork_says_why():
     said = sandbox_script.run("ordinary", NO_PROCESS)
     assert "the spawner cannot be started: Resource temporarily unavailable" in said
+
+
+DAEMON = "(setsid sleep 812 >/dev/null 2>&1 </dev/null &) ; echo started"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("without", [(), ("pids",), ("mounts", "pids", "network", "ipc", "read-only")])
+async def test_an_orderly_end_leaves_no_daemon_of_a_program_with_or_without_a_pid_namespace(guard, without):
+    layers = tuple(layer for layer in LAYERS if layer not in without)
+    argv, env = ("/bin/sh", "-c", DAEMON), {"PATH": "/usr/bin:/bin", **guard.environment}
+    program = Program(argv=argv, cwd="/", env=env, timeout_s=60, max_stdout=99, max_stderr=99)
+    with escape_test.scene() as scene:
+        one = ConfinedSpawn(guard, scene.profile("shell:exec"), layers=layers, tolerant=True)
+        finished = await run_once.run(program, one)
+        assert finished.stdout == b"started\n", finished
+        one.close()
+        guard.close()
+    assert not processes.tagged(guard._tag), "everything has ended when `close` returns"
+    assert guard.must_sweep is ("pids" not in one.enforcement.held)
+
+
+def test_helpers_that_were_started_ahead_are_those_that_the_host_uses_and_watches(tmp_path):
+    helpers = Helpers(str(tmp_path))
+    try:
+        helpers.begin()
+        helpers._starting.join()
+        zygote, guardian = zygote_of(helpers.guard), helpers.guard._process
+        assert processes.tagged(helpers.guard._tag).keys() == {zygote.pid}
+        runner = Runner(str(tmp_path), helpers=helpers)
+        assert runner.guard is helpers.guard
+        one = ConfinedSpawn(runner.guard, Profile(), tolerant=True)
+        assert parent(one._process.pid) == zygote.pid
+        one.close()
+
+        async def is_replaced():
+            runner.guard.watch(asyncio.get_running_loop())
+            guardian.kill()
+            with anyio.fail_after(processes.PATIENCE_S):
+                while runner.guard._process is guardian:
+                    await anyio.sleep(0.01)
+
+        anyio.run(is_replaced)
+        runner.close()
+        assert zygote.returncode == 0
+    finally:
+        helpers.close()
+
+
+def test_helpers_that_nobody_needs_end_with_the_command(tmp_path):
+    helpers = Helpers(str(tmp_path))
+    helpers.begin()
+    helpers.close()
+    assert processes.tagged(helpers.guard._tag) == {}
+    assert zygote_of(helpers.guard) is None

@@ -7,19 +7,25 @@ unmarked), and a token in the child's environment.
 import errno
 import os
 import resource
-import secrets
+import select
 import signal
 import subprocess
 import sys
 import threading
-from typing import Protocol
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
 
-from anyplug.runtime.processes.guardian import RLIMIT_LOCKS, read
+from anyplug.runtime.processes.guardian import GOODBYE, NOTHING_LEFT, RLIMIT_LOCKS, read
+
+if TYPE_CHECKING:  # most of what uses this has imported it already
+    import asyncio
+    from collections.abc import Iterator
 
 GUARDIAN = os.path.join(os.path.dirname(__file__), "guardian.py")
 TOKEN_VARIABLE = "ANYPLUG_GUARD"
-TAG_BITS = 40
+TAG_BYTES = 5
 LARGEST_TAG = 2**60
+AGAIN_S = 1.0  # before the next attempt to replace a guardian
 GOODBYE_S = 5.0  # an orderly sweep takes milliseconds; a machine out of memory may need longer
 
 _marking = threading.Lock()  # limits belong to the whole process, which may contain several hosts
@@ -27,6 +33,10 @@ _marking = threading.Lock()  # limits belong to the whole process, which may con
 
 class Closes(Protocol):
     """Something that is closed with the guard."""
+
+    def leave(self) -> None:
+        """Begin to end."""
+        ...
 
     def close(self) -> None:
         """Release everything."""
@@ -40,11 +50,15 @@ class Guard:
         """`scratch` is a folder that is removed with the host."""
         self.is_in_force = sys.platform == "linux" and _unlimited()
         self._scratch = scratch
-        self._tag = LARGEST_TAG - secrets.randbits(TAG_BITS)
+        self._tag = LARGEST_TAG - int.from_bytes(os.urandom(TAG_BYTES), "big")
         self._limits = (0, 0)
-        self._token = secrets.token_hex(12)
+        self._token = os.urandom(12).hex()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # which notices the end of the guardian
+        self._pidfd = -1  # of the guardian, while the loop watches it
+        self.must_sweep = False  # at the end; unless the kernel has ended all programs with their namespaces
+        self.spawners: set[object] = set()  # of programs in namespaces that have not ended
         self.zygote: Closes | None = None  # what creates the spawners of confined programs, once one is needed
 
     @property
@@ -55,6 +69,23 @@ class Guard:
 
     def __enter__(self) -> None:
         """Mark whatever is spawned from here on. Raises OSError once it is closed: nothing would end such a process."""
+        self.must_sweep = True
+        self._mark()
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the mark."""
+        self._unmark()
+
+    @contextmanager
+    def around_helper(self) -> "Iterator[None]":
+        """Mark a process that starts no programs by itself, and ends with the host."""
+        self._mark()
+        try:
+            yield
+        finally:
+            self._unmark()
+
+    def _mark(self) -> None:
         if self.is_in_force:
             _marking.acquire()
             try:
@@ -65,11 +96,46 @@ class Guard:
                 _marking.release()
                 raise
 
-    def __exit__(self, *_: object) -> None:
-        """Remove the mark."""
+    def _unmark(self) -> None:
         if self.is_in_force:
             resource.setrlimit(RLIMIT_LOCKS, self._limits)
             _marking.release()
+
+    def watch(self, loop: "asyncio.AbstractEventLoop") -> None:
+        """Replace the guardian as soon as it dies, as long as this event loop runs. Called on the loop."""
+        with _marking:
+            self._loop = loop
+            if self._process is not None:  # it was started ahead
+                self._follow(self._process.pid)
+
+    def _follow(self, pid: int) -> None:
+        """Watch a guardian, on the event loop."""
+        assert self._loop is not None
+        self._unfollow()
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except OSError:  # it is gone already, or there are no descriptors: the next start replaces it
+            return
+        self._loop.add_reader(self._pidfd, self._replace)
+
+    def _unfollow(self) -> None:
+        if self._pidfd >= 0:
+            assert self._loop is not None
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _replace(self) -> None:
+        """Start another guardian after one has died."""
+        self._unfollow()
+        if self._is_closed:
+            return
+        try:
+            with _marking:
+                self._ensure()
+        except OSError:
+            assert self._loop is not None
+            self._loop.call_later(AGAIN_S, self._replace)
 
     def marks(self, pid: int) -> bool:
         """Return whether a process descends from one that was spawned here, even if its parents are gone."""
@@ -81,17 +147,36 @@ class Guard:
         with _marking:  # a concurrent spawn has either started a guardian or finds this closed
             self._is_closed = True
             process, self._process = self._process, None
+        self._stop_watching()
+        if self.zygote is not None:
+            self.zygote.leave()
+        if process is not None:
+            assert process.stdin is not None
+            with suppress(OSError):  # it was killed
+                process.stdin.write(GOODBYE if self.must_sweep or self.spawners else NOTHING_LEFT)
+                process.stdin.close()
         if self.zygote is not None:
             self.zygote.close()
-        if process is None:
+        if process is not None:
+            end(process, GOODBYE_S)
+
+    def _stop_watching(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None or self._pidfd < 0:
             return
-        assert process.stdin is not None
-        process.stdin.close()
+        over = threading.Event()
+
+        def stop() -> None:
+            loop.remove_reader(self._pidfd)
+            over.set()
+
         try:
-            process.wait(GOODBYE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            loop.call_soon_threadsafe(stop)
+        except RuntimeError:  # the loop is over
+            over.set()
+        over.wait(GOODBYE_S)
+        os.close(self._pidfd)
+        self._pidfd = -1
 
     def _ensure(self) -> None:
         if self._is_closed:
@@ -111,11 +196,26 @@ class Guard:
             cwd="/",
             start_new_session=True,  # killing the host's group must not kill the guardian
         )
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is over
+                self._loop.call_soon_threadsafe(self._follow, self._process.pid)
 
 
 def _unlimited() -> bool:
     """Return whether the limit that carries the mark is unset, as it is unless set on purpose."""
     return resource.getrlimit(RLIMIT_LOCKS)[1] == resource.RLIM_INFINITY
+
+
+def end(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    """Wait until a child has ended, and kill it after a grace period."""
+    if process.poll() is None:
+        with suppress(OSError), open(os.pidfd_open(process.pid), "rb", buffering=0) as ended:
+            either = select.poll()  # `Popen.wait` with a timeout looks every few milliseconds
+            either.register(ended, select.POLLIN)
+            either.poll(grace_s * 1000)
+        if process.poll() is None:
+            process.kill()
+    process.wait()
 
 
 def signal_name(number: int) -> str:

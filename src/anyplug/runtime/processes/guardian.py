@@ -3,21 +3,31 @@
     python -I -S guardian.py HOST_PID TAG TOKEN HOST_GROUP SCRATCH      stdin: a pipe that only the host holds
 
 A process is the host's if its soft RLIMIT_LOCKS is TAG (that limit has had no effect since Linux 2.4 and is inherited
-over fork, exec and setsid), or if TOKEN is in its environment. If the pipe closes while the host lives, that is an
-orderly end: one sweep, then exit. Runs as a script with the standard library; our module that removes the scratch
-folder is imported last.
+over fork, exec and setsid), or if TOKEN is in its environment. A byte on the pipe announces an orderly end: one sweep,
+then exit; the host removes its scratch folder by itself. So does a pipe that closes while the host lives. The byte `-`
+says that there is nothing to sweep: the kernel has ended all programs, with their pid namespaces. Runs as a
+script with the standard library; our module that removes the scratch folder is imported last. `signal` would take
+longer to import than the rest.
 """
 
 import os
 import resource
 import select
-import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+GOODBYE = b"."  # what the host writes before an orderly end; otherwise we wait to see whether it dies
+NOTHING_LEFT = b"-"  # the same, if nothing can be left of what it started
 RLIMIT_LOCKS = 10  # Linux; `resource` has no name for it
-SETTLE_MS = 50  # how long a dying host may take to be seen as dead after its pipe has closed
+THREADS = 17  # their number, among the fields of /proc/PID/stat after the name
+SETTLE_MS = 5_000  # how long a dying host may take to be seen as dead after its pipe has closed, on a busy machine
 QUIET_SWEEPS = 40  # sweeps without a match before we assume that nothing forks any more
 BOUND_S = 10.0  # then we exit in any case
 
@@ -43,9 +53,9 @@ def is_marked(pid: int, tag: int, token: bytes) -> bool:
 
 
 def is_dead(pid: int) -> bool:
-    """Return whether only its entry in the process table is left."""
+    """Return whether only its entry in the process table is left. A zombie may have threads that run on."""
     fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return not fields or fields[0] in b"ZX"
+    return not fields or (fields[0] in b"ZX" and int(fields[THREADS]) <= 1)
 
 
 def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
@@ -74,27 +84,31 @@ def sweep(spared: set[int], tag: int, token: bytes, host_group: int) -> int:
     return found
 
 
-def wait_for_the_end(host: int) -> bool:
-    """Wait until the host dies (True) or ends in order (False)."""
+def wait_for_the_end(host: int) -> bytes:
+    """Wait until the host dies (nothing) or ends in order (what it says)."""
     try:
         pidfd = os.pidfd_open(host)
     except OSError:
-        return True
+        return b""
     if os.getppid() != host:
-        return True
+        return b""
     either = select.poll()
     either.register(pidfd, select.POLLIN)
     either.register(0, select.POLLIN)
     either.poll()
     alone = select.poll()
     alone.register(pidfd, select.POLLIN)
-    return bool(alone.poll(SETTLE_MS if os.read(0, 1) == b"" else 0))
+    said = os.read(0, 1)
+    return b"" if alone.poll(0 if said else SETTLE_MS) else said or GOODBYE
 
 
 def main() -> None:
     """Wait, sweep, exit."""
     host, tag, token, host_group, scratch = sys.argv[1:]
-    host_died = wait_for_the_end(int(host))
+    said = wait_for_the_end(int(host))
+    if said == NOTHING_LEFT:
+        return
+    host_died = not said
     spared = {os.getpid()} if host_died else {os.getpid(), int(host)}
     quiet, until = 0, time.monotonic() + BOUND_S
     enough = QUIET_SWEEPS if host_died else 1
@@ -103,7 +117,7 @@ def main() -> None:
         if quiet < enough:
             time.sleep(0.002 if quiet < enough // 2 else 0.02)
     above, name = os.path.split(scratch)
-    if scratch and os.path.isdir(above):
+    if host_died and scratch and os.path.isdir(above):
         for left in os.listdir(above):
             if left.startswith(name):  # one that had to be made again has a longer name
                 remove(os.path.join(above, left))

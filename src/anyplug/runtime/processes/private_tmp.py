@@ -6,7 +6,6 @@ after checking its owner: a folder that we did not create is never touched.
 
 import fcntl
 import os
-import secrets
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,13 +18,15 @@ from anyplug.home.untrusted_files import HeldFolder
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import PrivateTmp, TmpTaken
 
+FEW = 8  # files and empty folders that are removed at once, such as the lock that `uv` leaves
+SMALL = 1 << 20  # bytes of such a file; freeing more takes time
 TURN_POLL_S = 0.05  # how often a waiting call checks whether it is its turn
 
 
 @asynccontextmanager
 async def own_tmp(scratch: HeldFolder, name: str) -> AsyncIterator[PrivateTmp]:
     """Create a folder that will be mounted as /tmp, with NAME in it; it is removed at the end. Raises TmpTaken."""
-    cover = secrets.token_hex(8)
+    cover = os.urandom(8).hex()
     os.mkdir(cover, 0o700, dir_fd=scratch.fd)
     try:
         with scratch.folder(cover) as around:
@@ -36,7 +37,7 @@ async def own_tmp(scratch: HeldFolder, name: str) -> AsyncIterator[PrivateTmp]:
             os.fchmod(around.fd, 0o1777)  # like /tmp; nobody else can reach it through the scratch folder
             yield PrivateTmp(around.where(name), around.path, around)
     finally:
-        if not _were_empty(scratch, f"{cover}/{name}", cover):
+        if not _had_little(scratch, cover):
             await _removed(scratch, cover, name)
 
 
@@ -66,11 +67,22 @@ async def shared_tmp(locks: str, name: str) -> AsyncIterator[PrivateTmp]:
             await _removed(around, name, name)
 
 
-def _were_empty(above: HeldFolder, *folders: str) -> bool:
-    """Remove folders, the inner one first, if the call left nothing in them, as most do."""
+def _had_little(above: HeldFolder, folder: str) -> bool:
+    """Remove a call's folder at once if there is hardly anything in it, as with most calls; return False if not."""
     try:
-        for folder in folders:
-            os.rmdir(folder, dir_fd=above.fd)
+        with above.folder(folder) as inside:
+            with os.scandir(inside.fd) as entries:
+                found = [entry for entry, _ in zip(entries, range(FEW + 1), strict=False)]
+            if len(found) > FEW:
+                return False
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    os.rmdir(entry.name, dir_fd=inside.fd)  # fails unless it is empty
+                elif entry.stat(follow_symlinks=False).st_size > SMALL:
+                    return False
+                else:
+                    os.unlink(entry.name, dir_fd=inside.fd)
+        os.rmdir(folder, dir_fd=above.fd)
     except OSError:
         return False
     return True

@@ -1,7 +1,7 @@
 """What to run and how it ended, as plain values shared by formats and processes."""
 
 import os
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,6 +35,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str]
     stdin: bytes = b""
+    trace: dict[str, str] = {}  # variables of this run alone; an interpreter that waits has none, so it starts cold
     timeout_s: float = 0.0
     max_stdout: int = 0  # bytes; the program is ended when it writes more
     max_stderr: int = 0  # bytes kept from the start; the rest is read and dropped
@@ -68,6 +69,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     filter: str  # sha256 of the seccomp program; empty if there is none
     limits: dict[str, int]
     hosts: tuple[str, ...] = ()  # the grants that a proxy enforced
+    reached: tuple[str, ...] = ()  # hosts and ports to which it connected
 
 
 class PrivateTmp(msgspec.Struct, frozen=True):
@@ -83,7 +85,7 @@ class PrivateTmp(msgspec.Struct, frozen=True):
         return os.path.basename(self.folder)
 
 
-class TmpTaken(Exception):
+class TmpTaken(OSError):
     """/tmp/NAME belongs to somebody else; the text says to whom."""
 
 
@@ -118,6 +120,27 @@ class Child(Protocol):
 
     def close(self) -> None:
         """Close the descriptor."""
+        ...
+
+
+class Begun(NamedTuple):
+    """A started program that is about to serve a call."""
+
+    ours: tuple[int, int, int]  # our ends of its pipes
+    child: Child
+    first: bytes  # to write before its input
+    answer: bytes  # that it writes before its output
+
+
+class Waiting(Protocol):
+    """A program that was started ahead."""
+
+    async def settled(self) -> bool:
+        """Wait until it waits for its call; return False if it never will."""
+        ...
+
+    def release(self) -> Begun:
+        """Hand it over to a call. It must be waiting."""
         ...
 
 

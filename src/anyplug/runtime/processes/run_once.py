@@ -11,12 +11,12 @@ import errno
 import os
 import signal
 from collections.abc import Callable
-from contextlib import nullcontext
 
-from anyio import CancelScope, Semaphore
+from anyio import CancelScope
 
+from anyplug.runtime.processes import phases
 from anyplug.runtime.processes.pipes import open_pipes
-from anyplug.runtime.processes.program import Child, Ending, Finished, Program, Spawn
+from anyplug.runtime.processes.program import Child, Ending, Finished, Program, Spawn, Waiting
 
 TERM_GRACE_S = 1.0  # enough to flush and unlock, short enough for a waiting person
 KILL_GRACE_S = 5.0  # a process in uninterruptible sleep may ignore even SIGKILL for a while
@@ -25,37 +25,38 @@ CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild keeps writing
 
 
-async def run(program: Program, spawn: Spawn, turns: Semaphore | None = None) -> Finished:
-    """Run a program on pipes, waiting for its turn if there are turns.
+async def run(program: Program, spawn: Spawn, waiting: Waiting | None = None) -> Finished:
+    """Run a program on pipes.
 
+    `waiting` is its interpreter, started ahead; if that ends before the program began, another is started as always.
     Raises only if the caller is cancelled; the program is gone by then.
     """
-    async with turns or nullcontext():
-        try:
-            pipes = open_pipes()
-        except OSError as error:
-            return _not_started(error)
-        exchange = _Exchange(program, pipes.ours)
-        try:  # spawn first, then do the rest while the program starts
-            child = spawn(program, *pipes.theirs)
-        except OSError as error:
-            exchange.close()
-            return _not_started(error)
-        except BaseException:
-            exchange.close()
-            raise
-        finally:
-            for fd in pipes.theirs:
-                os.close(fd)
-        try:
-            exchange.begin(child)
-            await exchange.settled
-        finally:
-            if exchange.exit is None:
-                with CancelScope(shield=True):
-                    await exchange.end()
-            exchange.close()
-        return exchange.finished()
+    if waiting is not None and await waiting.settled():
+        begun = waiting.release()
+        exchange = _Exchange(program, begun.ours, begun.first, begun.answer)
+        phases.tell_started()
+        await exchange.run(begun.child)
+        if exchange.has_answered or exchange.is_overdue:
+            return exchange.finished()
+    try:
+        pipes = open_pipes()
+    except OSError as error:
+        return _not_started(error)
+    exchange = _Exchange(program, pipes.ours)
+    try:  # spawn first, then do the rest while the program starts
+        child = spawn(program, *pipes.theirs)
+    except OSError as error:
+        exchange.close()
+        return _not_started(error)
+    except BaseException:
+        exchange.close()
+        raise
+    finally:
+        for fd in pipes.theirs:
+            os.close(fd)
+    phases.tell_started()
+    await exchange.run(child)
+    return exchange.finished()
 
 
 def _not_started(error: OSError) -> Finished:
@@ -65,12 +66,15 @@ def _not_started(error: OSError) -> Finished:
 class _Exchange:
     """Three pipes and a child, from start to end."""
 
-    def __init__(self, program: Program, ours: tuple[int, int, int]) -> None:
+    def __init__(self, program: Program, ours: tuple[int, int, int], first: bytes = b"", answer: bytes = b"") -> None:
+        """`first` is written before the program's own input, and `answer` comes before its own output."""
         self._program = program
         self._loop = asyncio.get_running_loop()
-        self._unsent = memoryview(program.stdin)
-        self._stdout = _Drain(self._loop, program.max_stdout, lambda: self._settle("too_large"))
+        self._unsent = memoryview(first + program.stdin if first else program.stdin)
+        self._answer = answer
+        self._stdout = _Drain(self._loop, program.max_stdout + len(answer), lambda: self._settle("too_large"))
         self._stderr = _Drain(self._loop, program.max_stderr)
+        phases.offer_stderr(self._stderr.data)
         self._stdin, self._stdout.fd, self._stderr.fd = self._ours = ours
         self._ending: Ending = "exited"
         self._child: Child | None = None
@@ -78,6 +82,27 @@ class _Exchange:
         self.exit: Finished | None = None
         self.settled: asyncio.Future[None] = self._loop.create_future()  # it ended, or must be ended
         self._ended: asyncio.Future[None] | None = None
+
+    async def run(self, child: Child) -> None:
+        """Attend to a started program until it has ended, or end it."""
+        try:
+            self.begin(child)
+            await self.settled
+        finally:
+            if self.exit is None:
+                with CancelScope(shield=True):
+                    await self.end()
+            self.close()
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it said that it begins."""
+        return b"".join(self._stdout.chunks[:1]).startswith(self._answer)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether its time is up."""
+        return self._ending == "timed_out"
 
     def begin(self, child: Child) -> None:
         """Attend to the started program. Even if this raises, `end` can be called."""
@@ -124,8 +149,8 @@ class _Exchange:
         return Finished(
             ending=self._ending if self.exit.ending == "exited" else self.exit.ending,
             exit_code=self.exit.exit_code,
-            stdout=b"".join(self._stdout.chunks),
-            stderr=b"".join(self._stderr.chunks),
+            stdout=b"".join(self._stdout.chunks)[len(self._answer) :],
+            stderr=self._stderr.data(),
             errno=self.exit.errno,
             reason=self.exit.reason,
         )
@@ -183,6 +208,10 @@ class _Drain:
         self._attended = False
         self.fd = -1
         self.chunks: list[bytes] = []
+
+    def data(self) -> bytes:
+        """Return what was read and kept."""
+        return b"".join(self.chunks)
 
     def attend(self) -> None:
         """Read from now on whenever there is data."""

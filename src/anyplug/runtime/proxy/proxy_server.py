@@ -83,6 +83,7 @@ class Proxy:
         self._resolve = resolve
         self._bounds = bounds or Bounds()
         self._told: set[Asked] = set()
+        self._reached: set[tuple[str, int]] = set()
         self._listener = listener
         listener.setblocking(False)
         self.port: int = listener.getsockname()[1]
@@ -97,6 +98,13 @@ class Proxy:
     def is_alive(self) -> bool:
         """Whether it is serving."""
         return self._thread.is_alive()
+
+    def take_reached(self) -> list[tuple[str, int]]:
+        """Return the hosts and ports to which it connected since the last time. From any thread."""
+        if not self._reached:
+            return []
+        reached, self._reached = self._reached, set()
+        return sorted(reached)
 
     def close(self) -> None:
         """End every connection, and accept no more."""
@@ -191,11 +199,14 @@ class Proxy:
                 self._tell_once(request, refusal)
                 if refusal is not None:
                     raise refusal
-                return await self._connect(usable, port)
+                peer = await self._connect(usable, port)
         except TimeoutError:
             raise Refusal(504, f"{host} cannot be reached in time") from None
         except OSError as error:
             raise Refusal(502, f"{host} cannot be reached: {error.strerror or error}") from error
+        if len(self._reached) < MOST_SAID:
+            self._reached.add((host, port))
+        return peer
 
     async def _connect(self, usable: list[str], port: int) -> socket.socket:
         """Connect to the first address that answers; raises the last error."""

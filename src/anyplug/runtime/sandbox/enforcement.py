@@ -43,7 +43,7 @@ CURES = {
     "`sysctl kernel.yama.ptrace_scope=0`",
 }
 MISLED = (
-    "there is a link in its path, in a folder that the plugin may write to, so the plugin could redirect it",
+    "there is a link in its path, in a folder that a plugin may write to, so that plugin could redirect it",
     "grant the path that it leads to",
 )
 # What nothing else enforces where a layer is missing. See `docs/explanation/confinement.md`.

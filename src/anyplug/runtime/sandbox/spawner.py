@@ -9,7 +9,8 @@ stdin, stdout, stderr, and a pipe on which it reports how that program ended.
     {"start": ID, "argv": [...], "env": {...}, "cwd": "...", "tmp": "...", "visible": [...], "writable": [...],
      "cpu_s": 600}
     {"signal": ID, "number": 15}
-    -> on the pipe: `exit CODE [REASON]`, or `error ERRNO TEXT`
+    {"protected": [...], "secret": [...]}: further paths, also for what runs; one descriptor comes with it
+    -> on the pipe: `exit CODE [REASON]`, or `error ERRNO TEXT`; `extended` for further paths
 
 If the order says `recorded`, each confined thread sends one packet with a descriptor on the socket: its holder is asked
 about what the thread's programs open, execute and connect to (`syscall_recorder`).
@@ -33,7 +34,8 @@ import time
 
 from anyplug.runtime.sandbox import packets
 from anyplug.runtime.sandbox.linux import cpu_share, mounts, syscalls
-from anyplug.runtime.sandbox.linux.apply import Confinement, Order
+from anyplug.runtime.sandbox.linux.apply import Confinement
+from anyplug.runtime.sandbox.linux.enforced_order import Order
 from anyplug.runtime.sandbox.linux.memory_and_disk import Watch, is_running, mark_of, other_processes, wear, wears
 
 TYPE_CHECKING = False  # type checkers know the name
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     import _socket
     import signal
     from typing import Any
+
+    from anyplug.runtime.sandbox.linux.broker.broker_process import OnDemand
 else:
     import _signal as signal
 
@@ -53,14 +57,16 @@ FIRST_TO_GO = 500  # for the kernel's OOM killer: rather a plugin than what the 
 COLLECT = 256  # starts between garbage collections, which must not happen in a confined thread
 BROKER_GONE = "the broker that changes granted folders and connects sockets for it was killed"
 EXPOSED = "{} is hidden from it, and appeared or was replaced while it ran: call it again"
+NO_LONGER_ITS = "{} may be code of another plugin now, so that it may not change it any more: call it again"
+EXTENDED = "extended"
 SWEEPS, SWEEP_PAUSE_S = 200, 0.001  # how often, and how soon again, we check whether what was killed is gone
 
 
 class Started:
     """A running program."""
 
-    def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...], broker: int) -> None:
-        """`folders` are its own folders; `broker` is the process that makes changes for it, if any."""
+    def __init__(self, number: int, pipe: int, mark: int, folders: tuple[str, ...], broker: OnDemand | None) -> None:
+        """`folders` are its own folders; `broker` makes changes for it, if any."""
         self.number, self.pipe, self.mark, self.folders, self.broker = number, pipe, mark, folders, broker
 
 
@@ -80,7 +86,7 @@ class ConfinedThread:
         self._trees = trees
         self._is_for_one = is_for_one
         self._is_confined = False
-        self.broker = 0  # the process that makes changes for its programs, if any
+        self.broker: OnDemand | None = None  # makes changes for its programs
         self._asked, self._answered = _thread.allocate_lock(), _thread.allocate_lock()
         self._asked.acquire()
         self._answered.acquire()
@@ -155,13 +161,12 @@ class Spawner:
         self._requests = requests
         self._confinement = confinement
         self._running: dict[int, Started] = {}
-        self._brokers: set[int] = set()
         self._reasons: dict[int, str] = {}  # by process, why it was killed
         self._marks = "limits" in confinement.held
         self._is_init = "pids" in confinement.held
         self._has_sessions = confinement.cpu == cpu_share.SESSIONS
         self._hidden = confinement.hidden_names()
-        self._is_exposed = False  # something that must be hidden is visible: start nothing more
+        self._is_exposed = False  # something that must be hidden is visible, or may be open: start nothing more
         self._watch = Watch(confinement.order.limits, confinement.order.measured) if self._marks else None
         self._thread: ConfinedThread | None = None
         self._looked = self._started = 0.0
@@ -179,15 +184,17 @@ class Spawner:
         poll = select.poll()
         poll.register(self._requests, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
-        if self._hidden is not None:
-            poll.register(self._hidden.fd, select.POLLIN)
+        watched = -1
         while True:
+            if self._hidden is not None and self._hidden.fd != watched:  # there may be something to watch only later
+                watched = self._hidden.fd
+                poll.register(watched, select.POLLIN)
             watching = self._watch is not None and bool(self._running)
             pause = LOOK_S if time.monotonic() - self._started < CALM_S else CALM_LOOK_S
             wait_ms = 0 if self._has_more else pause * 1000 if watching else None
             ready = {fd for fd, _ in poll.poll(wait_ms)}
             if self._hidden is not None and self._hidden.fd in ready and (path := self._hidden.stirred()):
-                self.end_exposed(path)
+                self.end_exposed(EXPOSED.format(path))
             self.reap()
             if self._is_exposed and not self._running:
                 return
@@ -202,6 +209,11 @@ class Spawner:
         if not packet:
             return False
         request = packets.decode(packet)
+        if "protected" in request:
+            self.extend(request["protected"], request["secret"])
+            for fd in fds:
+                say(fd, EXTENDED)
+            return True
         # A start with fewer descriptors means that we have too many open; the host sees its pipe closed.
         if "signal" in request or len(fds) != PASSED:
             for fd in fds:
@@ -220,13 +232,13 @@ class Spawner:
                 os.close(fd)
         return True
 
-    def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int, int]:
-        """Start one program; return its process, its mark, which we wear only meanwhile, and its broker's process.
+    def start(self, request: dict[str, Any], stdio: list[int]) -> tuple[int, int, OnDemand | None]:
+        """Start one program; return its process, its mark, which we wear only meanwhile, and its broker.
 
         Raises OSError.
         """
         if not self._is_exposed and self._hidden is not None and (path := self._hidden.exposed()):
-            self.end_exposed(path)
+            self.end_exposed(EXPOSED.format(path))
         if self._is_exposed:
             raise OSError(errno.ESTALE, "what is hidden from it has changed: call it again")
         self._started = time.monotonic()
@@ -238,16 +250,14 @@ class Spawner:
             wear(mark)
         try:
             thread = self.thread_for(request)
-            try:
-                pid = thread.start(request, stdio)
-            finally:
-                if thread.broker:
-                    self._brokers.add(thread.broker)
+            pid = thread.start(request, stdio)
         finally:
             if self._marks:
                 wear(None)
+        if self._confinement.most_processes:
+            limit(pid, resource.RLIMIT_NPROC, self._confinement.most_processes, 0)
         if request["cpu_s"]:
-            limit_cpu(pid, request["cpu_s"])
+            limit(pid, resource.RLIMIT_CPU, request["cpu_s"], 1)
         return pid, mark, thread.broker
 
     def thread_for(self, request: dict[str, Any]) -> ConfinedThread:
@@ -256,13 +266,22 @@ class Spawner:
             return ConfinedThread(
                 self._requests, self._confinement, self._confinement.prepare(request), is_for_one=True
             )
-        broker = self._thread.broker if self._thread is not None else 0
-        if self._thread is not None and broker and not (broker in self._brokers and is_running(broker)):
+        broker = self._thread.broker if self._thread is not None else None
+        is_gone = (
+            broker is not None and broker.pid and not (broker in self._confinement.brokers and is_running(broker.pid))
+        )
+        if self._thread is not None and is_gone:
             self._thread.retire()
             self._thread = None
         if self._thread is None:
             self._thread = ConfinedThread(self._requests, self._confinement, [])
         return self._thread
+
+    def _has_lost(self, broker: OnDemand | None) -> bool:
+        """Return whether a broker was there and has ended."""
+        if broker is None or not broker.pid:
+            return False
+        return broker not in self._confinement.brokers or not is_running(broker.pid)
 
     def mind(self, request: dict[str, Any]) -> tuple[str, ...]:
         """Include a start's own folders in the disk limit; return them."""
@@ -303,8 +322,8 @@ class Spawner:
             reaped += 1
             kill_group(ended, signal.SIGKILL)
             _, status = os.waitpid(ended, 0)
-            if ended in self._brokers:
-                self.lose(ended, status)
+            if (broker := self._brokers().get(ended)) is not None:
+                self.lose(broker, status)
             started = self._running.pop(ended, None)
             if started is not None:
                 if self._marks and has_children():
@@ -317,11 +336,14 @@ class Spawner:
                 reason = self._reasons.pop(ended, "")
                 say(started.pipe, f"exit {os.waitstatus_to_exitcode(status)} {reason}".rstrip())
 
-    def lose(self, broker: int, status: int) -> None:
+    def _brokers(self) -> dict[int, OnDemand]:
+        """Return the brokers that were forked, by process."""
+        return {broker.pid: broker for broker in list(self._confinement.brokers) if broker.pid}
+
+    def lose(self, broker: OnDemand, status: int) -> None:
         """Handle the end of a broker; if it was killed, kill its programs, which could change nothing more."""
-        self._brokers.discard(broker)
         self._confinement.let_go(broker)
-        left = {pid: started for pid, started in self._running.items() if started.broker == broker} if status else {}
+        left = {pid: started for pid, started in self._running.items() if started.broker is broker} if status else {}
         for pid in left:
             self._reasons.setdefault(pid, BROKER_GONE)
             kill_group(pid, signal.SIGKILL)
@@ -333,7 +355,8 @@ class Spawner:
         assert self._watch is not None
         self._looked = time.monotonic()
         marks = {started.mark for started in self._running.values()}
-        others = [pid for pid in other_processes() if pid not in self._brokers]
+        brokers = self._brokers()
+        others = [pid for pid in other_processes() if pid not in brokers]
         mine = others if self._is_init else [pid for pid in others if wears(pid, marks)]
         if reason := self._watch.excess(mine):
             self._reasons = dict.fromkeys(self._running, reason)
@@ -341,10 +364,23 @@ class Spawner:
         elif self._has_sessions:
             cpu_share.demote_sessions(self._confinement.proc, mine)
 
-    def end_exposed(self, path: str) -> None:
-        """Kill everything, because something that must be hidden is visible."""
+    def extend(self, protected: tuple[str, ...], secret: tuple[str, ...]) -> None:
+        """Protect and hide further paths; kill everything that may have one of them open, or can see it."""
+        if path := self._confinement.extend(protected, secret):
+            self.end_exposed(NO_LONGER_ITS.format(path))
+        visible = self._confinement.visible(secret)
+        if self._hidden is not None:
+            if visible and (path := self._hidden.add(visible)):
+                self.end_exposed(EXPOSED.format(path))
+        elif visible:
+            self._hidden = self._confinement.hidden_names()
+            if path := next(filter(os.path.lexists, visible), ""):
+                self.end_exposed(EXPOSED.format(path))
+
+    def end_exposed(self, reason: str) -> None:
+        """Kill everything, because something that must be hidden is visible, or something protected may be open."""
         self._is_exposed = True
-        self._reasons = dict.fromkeys(self._running, EXPOSED.format(path))
+        self._reasons = dict.fromkeys(self._running, reason)
         for pid in self._running:
             kill_group(pid, signal.SIGKILL)
         if self._marks:
@@ -354,7 +390,8 @@ class Spawner:
         """Kill what has these marks, wherever it has gone, and wait until it is gone."""
         is_all = self._is_init and marks >= {started.mark for started in self._running.values()}
         for _ in range(SWEEPS):
-            others = (pid for pid in other_processes() if pid not in self._brokers)
+            brokers = self._brokers()
+            others = (pid for pid in other_processes() if pid not in brokers)
             found = [pid for pid in others if (is_all or wears(pid, marks)) and is_running(pid)]
             if not found:
                 return
@@ -404,10 +441,13 @@ def kill_group(pid: int, number: int) -> None:
         pass
 
 
-def limit_cpu(pid: int, seconds: int) -> None:
-    """Limit a process that has just started: the limit cannot be our own, whose seconds add up."""
+def limit(pid: int, what: int, value: int, beyond: int) -> None:
+    """Limit a program that has just started, and let it raise that only so far beyond.
+
+    The limit cannot be our own: our seconds add up, and we need processes when the programs may have no more.
+    """
     try:
-        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.prlimit(pid, what, (value, value + beyond))
     except (OSError, ValueError):  # it is gone, or already has a lower limit
         pass
 

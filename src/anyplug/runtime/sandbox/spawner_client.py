@@ -8,11 +8,11 @@ hosts, their proxy is here, too, and programs find it through their environment.
 import errno
 import itertools
 import os
-import secrets
 import select
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from io import FileIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,8 +41,10 @@ if TYPE_CHECKING:  # the first is only for learning, the others only for granted
     from anyplug.runtime.proxy.proxy_server import Asked, Proxy
     from anyplug.runtime.sandbox.linux.syscall_recorder import Recorder
 
-NUMBER_BITS = 56  # so that no two spawners use the same numbers, and a mark still limits nothing
+NUMBER_BYTES = 7  # so that no two spawners use the same numbers, and a mark still limits nothing
 START_S = 10.0  # it answers within milliseconds; a busy machine may need longer
+EXTEND_S = 5.0  # it answers within milliseconds
+MOST_AT_ONCE = 400  # paths in one packet
 ANSWER_LIMIT = 4096  # bytes
 ATTEMPTS = 2  # to create a spawner: the zygote may have been killed
 EXITING = 0x4  # PF_EXITING, among the flags in /proc/PID/stat
@@ -143,11 +145,13 @@ class ConfinedSpawn:
         self._owner = owner
         self._tell = tell
         # Marks are made of them, and without a pid namespace a spawner meets those of all others.
-        self._numbers = itertools.count(secrets.randbits(NUMBER_BITS))
+        self._numbers = itertools.count(int.from_bytes(os.urandom(NUMBER_BYTES), "big"))
         word = self._open_with(layers, tolerant=tolerant)
         self.enforcement = Enforcement(
             held=word.held, refused=word.refused, landlock=landlock.version(), is_root=os.getuid() == 0
         )
+        if "pids" not in word.held:
+            guard.must_sweep = True
         try:
             self._judge(word, tolerant=tolerant)
             self._serve_hosts(recorder)
@@ -170,6 +174,10 @@ class ConfinedSpawn:
     def receipt(self) -> Receipt:
         """What is in force, for the audit."""
         return self.enforcement.receipt(self.profile or Profile())
+
+    def take_reached(self) -> list[tuple[str, int]]:
+        """Return the hosts and ports to which its proxy connected since the last time."""
+        return self._proxy.take_reached() if self._proxy is not None else []
 
     def __call__(self, program: Program, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
         """Request a start; whether it succeeded comes with the first `poll`. Raises OSError if the spawner is gone."""
@@ -211,6 +219,27 @@ class ConfinedSpawn:
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             pass
 
+    def extend(self, protected: Sequence[str], secret: Sequence[str]) -> bool:
+        """Protect and hide further paths, also from what runs; return whether the spawner confirmed it.
+
+        Programs that may have one of them open are ended. Blocks: call it in a thread. Raises OSError.
+        """
+        for begin in range(0, max(len(protected), len(secret)), MOST_AT_ONCE):
+            some = slice(begin, begin + MOST_AT_ONCE)
+            if not self._extend({"protected": [*protected[some]], "secret": [*secret[some]]}):
+                return False
+        return True
+
+    def _extend(self, request: dict[str, list[str]]) -> bool:
+        reading, writing = os.pipe()
+        with open(reading, "rb", buffering=0) as answer:
+            try:
+                _wait_for(self._requests, select.POLLOUT)
+                packets.send(self._requests, packets.encode(request), [writing])
+            finally:
+                os.close(writing)
+            return _wait_for(answer, select.POLLIN) and bool(answer.read(ANSWER_LIMIT))
+
     def find(self, number: int) -> int | None:
         """Find the process of a start by its mark, among the children of the spawner."""
         if self._process is None:
@@ -218,6 +247,12 @@ class ConfinedSpawn:
         mark = b" %d " % mark_of(number)
         marked = (pid for pid in _children(self._process.pid) if mark in read(f"/proc/{pid}/limits"))
         return next(marked, None)
+
+    def hang_up(self) -> None:
+        """Let the spawner end, which kills what still runs, without waiting for it; not while it is recorded."""
+        if self._socket is not None and self._recorder is None:
+            self._outbox.close()
+            self._socket.close()
 
     def close(self) -> None:
         """End the spawner, which kills what still runs."""
@@ -230,12 +265,11 @@ class ConfinedSpawn:
         if self._doorway is not None:
             self._doorway.close()
             self._doorway = None
-        if self._socket is not None:
-            self._outbox.close()
-            self._socket.close()
+        self.hang_up()
         if self._process is not None:
             self._process.end(START_S)
             self._process = None
+        self._guard.spawners.discard(self)
 
     def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
         """Open with as many of these layers as go together here; the word says why each of the others does not.
@@ -274,6 +308,7 @@ class ConfinedSpawn:
 
     def _open(self, layers: tuple[str, ...], profile: Profile | None) -> Word:
         """Start the process, send its order, and read its report."""
+        self._guard.spawners.add(self)
         try:
             self._socket = self._spawned()
             self._outbox = Outbox(self._socket)
@@ -364,8 +399,17 @@ def _no_word(why: str) -> Word:
     return Word((), {}, why, is_said=False)
 
 
+def _wait_for(file: socket.socket | FileIO, event: int) -> bool:
+    """Wait a limited time until a file is ready; return whether it is."""
+    waits = select.poll()
+    waits.register(file, event)
+    return bool(waits.poll(EXTEND_S * 1000))
+
+
 def _is_hung_up(peer: socket.socket) -> bool:
     """Return whether the other end is closed. A killed process closes it first, and is gone a moment later."""
+    if peer.fileno() < 0:  # our own end is closed, too
+        return True
     ends = select.poll()
     ends.register(peer, 0)  # hang-ups are always reported
     return bool(ends.poll(0))

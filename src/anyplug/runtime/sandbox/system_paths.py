@@ -7,19 +7,22 @@ Library folders are listed one by one. The dynamic loader runs whatever can be r
 import functools
 import glob
 import os
-import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from anyplug.model.late_patterns import late
+from anyplug.runtime.sandbox.linux.hidden_paths import Links
 from anyplug.runtime.sandbox.profile import System
 
 PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 # With their package managers, as set-up scripts need them: they run under the same rules.
-INTERPRETERS = re.compile(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
+INTERPRETERS = late(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
 # What scripts without permissions call. None of these starts programs that it is not allowed to (the kernel applies the
 # same rules to children), reaches a network, or talks to a daemon.
-TOOLS = """
+TOOLS = frozenset(
+    """
     [ arch awk b2sum base32 base64 basename basenc bc bzcat bzip2 cat chmod chown cksum clear cmp column comm cp csplit
     cut date dc dd df diff diff3 dir dircolors dirname du echo ed egrep expand expr factor false fgrep file find fmt
     fold gawk getconf getopt grep groups gunzip gzip head hexdump hostid hostname iconv id install join jq kill
@@ -28,9 +31,8 @@ TOOLS = """
     sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac tail tar
     tee test time timeout touch tr tree true truncate tsort tty tput uname unexpand uniq unlink unxz uptime users
     uuidgen vdir wc which whoami xargs xxd xz xzcat yes yq zcat zgrep zstd
-""".split()  # noqa: SIM905 - a list of words is read as words
-EITHER = re.compile("|".join((INTERPRETERS.pattern, *map(re.escape, TOOLS))))
-ANY = re.compile(r".*", re.DOTALL)
+    """.split()  # noqa: SIM905 - a list of words is read as words
+)
 STAND_INS = ("/shims", "/.volta/bin")  # the ends of folders of version managers: pyenv, rbenv, asdf, mise; Volta
 CARGO = "/.cargo/bin"
 SYSTEM_FOLDERS = ("/usr/", "/bin", "/sbin", "/opt/", "/nix/", "/snap/")
@@ -77,6 +79,8 @@ TOO_WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/lib64", "/media", 
 FOR_ALL = 0o004  # the mode bit for reading by everyone
 FOR_ALL_FOLDERS = 0o005
 
+_surveying = threading.Lock()  # plugins that start together need one survey
+
 
 def survey(search_path: str, bin_folder: str, user: str) -> System:
     """Survey the machine: the user's PATH, our folder of programs, and uv's interpreters.
@@ -87,19 +91,20 @@ def survey(search_path: str, bin_folder: str, user: str) -> System:
         changed = os.stat(bin_folder).st_mtime_ns
     except OSError:
         changed = 0
-    return _survey(search_path, bin_folder, user, changed)
+    with _surveying:
+        return _survey(search_path, bin_folder, user, changed)
 
 
 @functools.lru_cache(maxsize=8)
 def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> System:
     folders = tuple(dict.fromkeys(folder for folder in search_path.split(os.pathsep) if os.path.isabs(folder)))
-    programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, INTERPRETERS)]
+    programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, _is_interpreter)]
     for parent in UV_PYTHONS:
         programs += glob.glob(os.path.join(user, parent, "*", "bin", "python3*"))
     belongings = [part for path in programs for part in _belongings(path)]
     managers = [os.path.dirname(os.path.dirname(path)) for path in programs if _is_stand_in(path)]
     for folder in dict.fromkeys(map(os.path.realpath, PROGRAM_FOLDERS)):
-        programs += _programs(folder, EITHER)
+        programs += _programs(folder, lambda name: name in TOOLS or _is_interpreter(name))
     triplet = f"{os.uname().machine}-linux-gnu"
     readable = [folder.format(triplet=triplet) for folder in LIBRARY_FOLDERS]
     for parent, patterns in (
@@ -143,7 +148,8 @@ def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 def for_every_program(found: System) -> System:
     """Add what plugins need that may run all programs: settings, and the targets of links in the PATH."""
-    return msgspec.structs.replace(found, settings=settings(), linked=_linked(found.search_path))
+    with _surveying:
+        return msgspec.structs.replace(found, settings=settings(), linked=_linked(found.search_path))
 
 
 @functools.cache
@@ -161,7 +167,7 @@ def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
     """
     found = []
     for folder in folders:
-        for path in _programs(folder, ANY) if not folder.startswith(SYSTEM_FOLDERS) else ():
+        for path in _programs(folder, lambda _: True) if not folder.startswith(SYSTEM_FOLDERS) else ():
             if os.path.islink(path):
                 target = os.path.realpath(path)
                 found += [target, *_belongings(target)]
@@ -189,9 +195,13 @@ def _public(folder: str) -> tuple[list[str], bool]:
     return found, is_whole
 
 
-def _programs(folder: str, wanted: re.Pattern[str]) -> list[str]:
+def _is_interpreter(name: str) -> bool:
+    return INTERPRETERS.fullmatch(name) is not None
+
+
+def _programs(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
     try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if wanted.fullmatch(name)]
+        return [os.path.join(folder, name) for name in os.listdir(folder) if is_wanted(name)]
     except OSError:
         return []
 
@@ -218,7 +228,8 @@ def _matching(parent: str, pattern: str) -> list[str]:
 
 def _real(paths: list[str]) -> tuple[str, ...]:
     """Resolve links, and drop what is missing or inside another of the folders."""
-    found = dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path))
+    links = Links()
+    found = dict.fromkeys(links.real(path) for path in paths if os.path.exists(path))
     return tuple(path for path in found if not any(_above(path, found)))
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from anyplug.runtime.processes.guard import Guard
+from anyplug.runtime.processes.guard import Guard, end
 from anyplug.runtime.sandbox import packets
 
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
@@ -78,8 +78,19 @@ class ZygoteClient:
         if failure:
             raise OSError(failure, os.strerror(failure))
 
+    def get_ready(self) -> None:
+        """Start the zygote, unless there is one. Raises OSError."""
+        with self._lock:
+            if self._requests is None:
+                self._start()
+
+    def leave(self) -> None:
+        """Let the zygote end, without waiting for it. Its spawners live as long as they are needed."""
+        with self._lock:
+            self._hang_up()
+
     def close(self) -> None:
-        """End the zygote. Its spawners live as long as they are needed."""
+        """End the zygote."""
         with self._lock:
             self._dismiss()
 
@@ -103,7 +114,7 @@ class ZygoteClient:
     def _start(self) -> socket.socket:
         requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with theirs, self._guard:
+            with theirs, self._guard.around_helper():
                 self._zygote = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", BOOT, str(theirs.fileno()), PACKAGES],
                     pass_fds=(theirs.fileno(),),
@@ -120,16 +131,15 @@ class ZygoteClient:
         self._requests = requests
         return requests
 
-    def _dismiss(self) -> None:
+    def _hang_up(self) -> None:
         if self._requests is not None:
             self._requests.close()
             self._requests = None
+
+    def _dismiss(self) -> None:
+        self._hang_up()
         if self._zygote is not None:
-            try:
-                self._zygote.wait(START_S)
-            except subprocess.TimeoutExpired:
-                self._zygote.kill()
-                self._zygote.wait()
+            end(self._zygote, START_S)
             self._zygote = None
 
 

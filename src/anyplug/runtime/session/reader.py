@@ -7,7 +7,6 @@ times as long, so that they delay others only so much.
 
 import asyncio
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from anyplug.model import json_values
+from anyplug.model.late_patterns import late
 
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 LEAST = 4_096  # bytes read at a time from a peer whose frames take long
@@ -27,7 +27,7 @@ LOOKED_AT = 512  # the same, for callers that want to know what it should have b
 LOGGED_FAULTS = 200  # invalid lines that are logged; the rest is only counted, because writing costs more than sending
 
 SURROGATE = b"\\ud"  # how half of a character outside the BMP is written
-LONE = re.compile("[\ud800-\udfff]")  # what is left of one without its other half
+LONE = late("[\ud800-\udfff]")  # what is left of one without its other half
 TOO_MANY = f"a line of more than {json_values.MOST_VALUES:,} values"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -39,6 +39,7 @@ class Unread(NamedTuple):
     why: str
     is_too_long: bool = False
     is_end: bool = False
+    end: bytes = b""  # of a line that was read whole
 
 
 Receive = Callable[[Any], None]
@@ -210,7 +211,7 @@ class Incoming:
     def _miss(self, line: bytes, why: str) -> None:
         """Record an invalid line; only the log quotes it, because it may contain secrets."""
         self.malformed(f"{why}: {_quoted(line)}" if line.strip() else why)
-        self._missed(Unread(line[:LOOKED_AT], why))
+        self._missed(Unread(line[:LOOKED_AT], why, end=line[-LOOKED_AT:]))
 
     def _too_long(self, line: bytes | bytearray, why: str = "") -> None:
         why = why or f"a line of more than {self._longest_line:,} bytes"

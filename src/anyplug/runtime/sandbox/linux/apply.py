@@ -12,19 +12,25 @@ import resource
 
 from anyplug.home.location import SCRATCH
 from anyplug.runtime.sandbox import packets
-from anyplug.runtime.sandbox.linux import broker, cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
+from anyplug.runtime.sandbox.linux import cpu_share, hidden_paths, landlock, mounts, seccomp, syscalls
+from anyplug.runtime.sandbox.linux.broker import broker_process
+from anyplug.runtime.sandbox.linux.broker.broker_process import OnDemand
 from anyplug.runtime.sandbox.linux.hidden_paths import HiddenNames
 from anyplug.runtime.sandbox.linux.own_folder_mount import UNSAFE, OwnFolderMount
 from anyplug.runtime.sandbox.linux.own_sockets import OwnFolders
-from anyplug.runtime.sandbox.linux.protected_names import Protected
+from anyplug.runtime.sandbox.linux.protected_names import CLOSED, Protected
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
     from typing import Any
+
+    from anyplug.runtime.sandbox.linux.enforced_order import Order
 
 BROKER = "broker"  # treated like a layer
 FRESH_RULES = 64  # starts with their own folders, until the rules of the first ones are forgotten
+FOR_BROKERS = 16  # processes beyond the limit of the programs, which may have reached it when they need a broker
+MOST_ADDED = 400  # protected paths in one packet for a broker
 BACKLOG = 128  # connections that wait for the proxy
 DEVICES = ("null", "zero", "full", "random", "urandom")
 # A grant of the root folder is about files. The kernel's own trees must be named: the whole disk can be read through
@@ -33,51 +39,12 @@ NO_FILES = ("/dev", "/proc", "/sys")
 SEEN_IN_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup", "kernel/mm/transparent_hugepage")
 
 
-class Order:
-    """What to enforce: the fields of a profile, and the wanted layers. Immutable."""
-
-    layers: tuple[str, ...]
-    readable: tuple[str, ...] = ()
-    writable: tuple[str, ...] = ()
-    executable: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    secret: tuple[str, ...] = ()
-    pinned: tuple[str, ...] = ()  # folders above hidden paths; computed here, not in a profile
-    code: tuple[str, ...] = ()
-    private_tmp: bool = False
-    network: seccomp.Network = "none"
-    ports: tuple[int, ...] = ()
-    unix: bool = False
-    watches: bool = False
-    measured: tuple[str, ...] = ()
-    brokered: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    exact: tuple[str, ...] = ()
-    limits: Mapping[str, int]
-    shown: Mapping[str, Any] | None = (
-        None  # how the plugin's own folder is shown, if from a snapshot (`own_folder_mount`)
-    )
-    recorded: bool = False  # the host wants to know what programs open, execute and connect to
-
-    def __init__(self, layers: tuple[str, ...], **given: Any) -> None:
-        if unknown := given.keys() - Order.__annotations__.keys():  # an unknown field would not be enforced
-            raise TypeError(f"an order has no {', '.join(sorted(unknown))}")
-        self.layers = layers
-        self.limits = {}
-        vars(self).update(given)
-
-    def but(self, **changes: Any) -> Order:
-        """Return a copy with these changes."""
-        return Order(**(vars(self) | changes))
-
-
 class Confinement:
     """Applies the layers of an order: some once, some to each thread that starts programs."""
 
     def __init__(self, order: Order) -> None:
         self.home = order.hidden[0] if order.hidden else ""  # the host's
-        self.order = self._real(order)
+        self.order = order.resolved()
         self.held: list[str] = []
         self.refused: dict[str, str] = {}
         self._user_namespace = False
@@ -90,9 +57,10 @@ class Confinement:
         self._rules: landlock.Ruleset | None = None
         self._narrow: landlock.Ruleset | None = None  # for programs whose changes a broker makes
         self._added = 0
+        self.most_processes = 0  # of its programs, as the kernel counts them; 0 if they are not limited
         self.cpu = ""  # how its processes are counted as one (`cpu_share`)
         self.proc = "/proc"  # one that the spawner can write to
-        self._channels: dict[int, _socket.socket] = {}  # by the process of a broker
+        self.brokers: set[OnDemand] = set()  # of programs that run, or may be started
         self.doorway: _socket.socket | None = None  # for the host's proxy, if there is one
 
     def leave(self) -> None:
@@ -159,7 +127,7 @@ class Confinement:
         """
         if not self.order.brokered and not self._connects:
             return
-        lacking = broker.shortfall()
+        lacking = broker_process.shortfall()
         for layer in ("seccomp", "landlock"):
             lacking = lacking if layer in self.held else f"it needs {layer}"
         if not lacking and landlock.version() < landlock.SINCE_TRUNCATE:
@@ -252,11 +220,11 @@ class Confinement:
             os.makedirs(folder)  # it is in the machine's /tmp, which is covered
             os.chdir(folder)
 
-    def confine(self, request: dict[str, Any]) -> tuple[list[int], int]:
+    def confine(self, request: dict[str, Any]) -> tuple[list[int], OnDemand | None]:
         """Confine the calling thread permanently.
 
         Return what the host needs to listen, if requested: a listener, and a socket to the broker if there is one; and
-        the broker's process, else 0.
+        the broker that waits for the programs' calls, unless the host does.
         """
         if self.cpu:
             os.nice(cpu_share.NICE)  # of this thread and what it starts: the spawner itself must not be slowed down
@@ -267,37 +235,47 @@ class Confinement:
         if self._narrow is not None:
             return self._confine_with_broker(request)
         if self._filter and self.order.recorded:
-            return [seccomp.apply_and_listen(self._filter)], 0
+            return [seccomp.apply_and_listen(self._filter)], None
         if self._filter:
             seccomp.apply(self._filter)
-        return [], 0
+        return [], None
 
-    def _confine_with_broker(self, request: dict[str, Any]) -> tuple[list[int], int]:
-        """Fork the broker in the wider domain, and continue in the narrower one."""
+    def _confine_with_broker(self, request: dict[str, Any]) -> tuple[list[int], OnDemand | None]:
+        """Leave a broker in the wider domain, and continue in the narrower one."""
         assert self._narrow is not None
         order = self.order
         tmp = (mounts.TMP,) if request["tmp"] or (order.private_tmp and "read-only" in self.held) else ()
         direct = (*self._own, *NO_FILES, *request["writable"], *(tmp if self._tmp_is_direct else ()))
         roots = (*order.brokered, *(() if self._tmp_is_direct else tmp))
-        protected = Protected(order.protected, order.named, self._own_names(request))
+        named = self._own_names(request)
         own = (*self._own, *request["writable"], *tmp, *((mounts.SHM,) if "read-only" in self.held else ()))
         sockets = OwnFolders(own, (*order.readable, *order.writable, *order.executable)) if self._connects else None
-        pid, control = broker.start(roots, direct, protected, sockets, relayed=order.recorded)
-        channel = _socket.socket(fileno=control)
-        self._narrow.restrict()
-        listener = seccomp.apply_and_listen(self._filter, killable=True)
-        packets.send(channel, broker.LISTEN, [listener])
+
+        def start() -> tuple[int, int]:
+            protected = Protected(self.order.protected, order.named, named)  # it may have grown by then
+            return broker_process.start(roots, direct, protected, sockets, relayed=order.recorded)
+
+        broker = OnDemand(start, self.brokers)
         if order.recorded:
-            return [listener, channel.detach()], pid
-        os.close(listener)
-        self._channels[pid] = channel  # while it is open, the broker knows that we exist
-        return [], pid
+            channel = broker.fork()
+        else:
+            broker.wait()
+        listener = -1
+        try:
+            self._narrow.restrict()
+            listener = seccomp.apply_and_listen(self._filter, killable=True)
+        finally:
+            broker.listen(listener)
+        if not order.recorded:
+            return [], broker
+        packets.send(channel, broker_process.LISTEN, [listener])
+        return [listener, channel.detach()], broker  # the host talks to it
 
     def _own_names(self, request: dict[str, Any]) -> list[str]:
         """Return the folders that links must not lead to: the plugin's own, or ours around them; and the kernel's."""
         own = (*self._own, *request["writable"], *filter(None, [request["tmp"]]))
         home = os.path.realpath(self.home) if self.home else ""
-        ours = [self.home] if home else []
+        ours = [self.home, home] if home else []
         return ["/proc", *ours, *(home if home and mounts.is_below(path, home) else path for path in own)]
 
     @property
@@ -317,48 +295,63 @@ class Confinement:
         """Whether the broker connects sockets."""
         return seccomp.opens_own(self.order.network, unix=self.order.unix) and not self.order.recorded
 
-    def let_go(self, pid: int) -> None:
-        """Forget a broker that has ended."""
-        channel = self._channels.pop(pid, None)
+    def extend(self, protected: tuple[str, ...], secret: tuple[str, ...]) -> str:
+        """Protect and hide further paths from now on, also from what runs.
+
+        Return a path among the first that exists and was not protected before: a program may have it open.
+        """
+        order = self.order
+        before = Protected(order.protected, order.named)
+        self.order = order.but(protected=(*order.protected, *protected), secret=(*order.secret, *secret))
+        if BROKER not in self.held or not protected:
+            return ""
+        for broker in list(self.brokers):
+            with broker.lock:  # either it is told, or it is forked later and knows
+                channel = broker.channel
+            if channel is None:
+                continue
+            try:
+                for begin in range(0, len(protected), MOST_ADDED):
+                    channel.send(packets.encode(protected[begin : begin + MOST_ADDED]))
+                    channel.recv(len(broker_process.ADDED))
+            except OSError:  # it has ended, and its programs can change nothing more
+                continue
+        now = Protected(self.order.protected, order.named)
+        roots = tuple(f"{path.rstrip('/')}/" for path in order.brokered)
+        for path in filter(os.path.lexists, protected):
+            folder, name = os.path.split(path)
+            real = os.path.realpath(folder)
+            if f"{real}/".startswith(roots) and before.state(real, name) != CLOSED == now.state(real, name):
+                return path
+        return ""
+
+    def let_go(self, broker: OnDemand) -> None:
+        """Forget a broker that has ended, or whose programs have."""
+        self.brokers.discard(broker)
+        with broker.lock:
+            channel, broker.channel = broker.channel, None
         if channel is not None:
             channel.close()
 
-    @staticmethod
-    def _real(order: Order) -> Order:
-        """Resolve links and drop missing paths: rules and mounts are about what a path leads to now."""
-        readable, writable, executable = (
-            _existing(paths, order.exact) for paths in (order.readable, order.writable, order.executable)
-        )
-        measured = _existing(order.measured)
-        # A grant that names a hidden path opens it, but never our home; a grant of everything opens none.
-        opening = {*order.exact, *executable, *measured} - {*_existing(order.hidden[:1])}
-        hidden = tuple(path for path in _existing(order.hidden) if path not in opening)
-        return order.but(
-            readable=_without(hidden, readable),
-            writable=_without(hidden, writable),
-            executable=_without(hidden, executable),
-            hidden=hidden,
-            pinned=_existing(tuple(_above(order.hidden, writable))),
-            code=_existing(order.code),
-            measured=measured,
-            brokered=tuple(filter(os.path.isdir, _without(hidden, _existing(order.brokered, order.exact)))),
-        )
-
-    def hidden_names(self) -> HiddenNames | None:
-        """Watch what is covered, where programs could see it otherwise; None if there is nothing to watch."""
+    def visible(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of these paths that programs could see if something appeared there."""
         order = self.order
         if "read-only" not in self.held:  # what appears later is in no rule, and so not visible
-            return None
+            return ()
         opened = (*order.readable, *order.writable)
         named = {*opened, *order.executable}
-        real = {path: os.path.realpath(path) for path in (*order.secret, *order.hidden)}
-        paths = tuple(
+        real = {path: os.path.realpath(path) for path in paths}
+        return tuple(
             path
             for path, leads_to in real.items()
             if not {path, leads_to} & named and any(mounts.is_below(leads_to, folder) for folder in opened)
         )
+
+    def hidden_names(self) -> HiddenNames | None:
+        """Watch what is covered, where programs could see it otherwise; None if there is nothing to watch."""
+        paths = self.visible((*self.order.secret, *self.order.hidden))
         try:
-            return HiddenNames(paths, order.hidden) if paths else None
+            return HiddenNames(paths, self.order.hidden) if paths else None
         except OSError:  # the machine is out of watches: the next start gets a new sandbox in any case
             return None
 
@@ -400,15 +393,15 @@ class Confinement:
         limits = self.order.limits
         if "limits" not in self.order.layers:
             return
-        processes = limits["processes"]
+        self.most_processes = limits["processes"]
         if not self._user_namespace:
-            processes += _tasks_of_this_user()  # the kernel counts them all
+            self.most_processes += _tasks_of_this_user()  # the kernel counts them all
         for what, value in (
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_DATA, limits["memory"]),
             (resource.RLIMIT_FSIZE, limits["file_size"]),
             (resource.RLIMIT_NOFILE, limits["open_files"]),
-            (resource.RLIMIT_NPROC, processes),
+            (resource.RLIMIT_NPROC, self.most_processes + FOR_BROKERS),
             (resource.RLIMIT_NICE, 0),  # some machines let users raise their own priority
             (resource.RLIMIT_RTPRIO, 0),
         ):
@@ -416,7 +409,7 @@ class Confinement:
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(what, (most, most))
         if "pids" in self.held:
-            mounts.limit_processes(limits["processes"])
+            mounts.limit_processes(limits["processes"] + FOR_BROKERS)
         self.held.append("limits")
 
     def _furnish(self) -> None:
@@ -517,41 +510,6 @@ def around(path: str, rights: int, hidden: tuple[str, ...]) -> list[tuple[str, i
         if child not in hidden and not os.path.islink(child):
             found += around(child, rights, hidden)
     return found
-
-
-def _existing(paths: tuple[str, ...], exact: tuple[str, ...] = ()) -> tuple[str, ...]:
-    found = [(path, _led_to(path)) for path in paths]
-    return tuple(dict.fromkeys(real for path, real in found if real and (real == path or path not in exact)))
-
-
-def _above(hidden: tuple[str, ...], writable: tuple[str, ...]) -> Iterator[str]:
-    """Yield the folders between a writable folder and what is hidden in it, or would be if it existed.
-
-    If they could be renamed, another folder could be put in the hidden one's place.
-    """
-    for path in hidden:
-        yield from mounts.between(_led_to(path) or os.path.realpath(path), writable)
-
-
-def _without(hidden: tuple[str, ...], paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for path in paths if path not in hidden)
-
-
-def _led_to(path: str) -> str:
-    """Return a path's target; empty if there is none.
-
-    The kernel resolves links in a fifth of the time of `realpath`, and there are hundreds of paths.
-    """
-    try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.readlink(f"/proc/self/fd/{opened}")
-    except OSError:  # no /proc is mounted
-        return os.path.realpath(path)
-    finally:
-        os.close(opened)
 
 
 def _tasks_of_this_user() -> int:

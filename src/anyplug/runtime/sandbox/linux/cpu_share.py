@@ -17,6 +17,7 @@ NICE = 5  # a third of the usual weight: enough to give way, and still to make p
 LAST_NICE = 19
 CGROUPS = "/sys/fs/cgroup"
 PREFIX = "anyplug-"
+REAL_TIME = (os.SCHED_FIFO, os.SCHED_RR)
 SESSIONS, CGROUP, PRIORITY = "sessions", "cgroup", "priority"
 
 
@@ -29,7 +30,12 @@ def means() -> str:
 
 
 def enter() -> str:
-    """Count this process and its descendants as one; return how. Needs its own session."""
+    """Count this process and its descendants as one; return how. Needs its own session.
+
+    They do not keep a real-time priority of the host: one that spins would leave nothing for others.
+    """
+    if os.sched_getscheduler(0) in REAL_TIME:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     how = means()
     if how == CGROUP and not _enter_cgroup():
         return PRIORITY

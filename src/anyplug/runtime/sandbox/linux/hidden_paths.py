@@ -10,6 +10,10 @@ import os
 
 from anyplug.runtime.sandbox.linux import syscalls
 
+TYPE_CHECKING = False  # type checkers know the name
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC  # the same bits as inotify's own
 ARRIVED = 0x80 | 0x100  # moved here, created here
 ONLY_FOLDERS = 0x01000000
@@ -30,6 +34,12 @@ class HiddenNames:
         self._names: set[bytes] = set()
         self._watch()
         self._before = {path: _identity(path) if os.path.realpath(path) in covered else None for path in paths}
+
+    def add(self, paths: tuple[str, ...]) -> str:
+        """Watch further paths, which nothing covers; return one at which there is something, or empty."""
+        self._paths += paths
+        self._before |= dict.fromkeys(paths)
+        return self.exposed()
 
     def stirred(self) -> str:
         """Do the same as `exposed` if inotify reports something that may be one of the paths."""
@@ -78,7 +88,47 @@ def _above(path: str) -> list[str]:
     return found
 
 
-def on_the_way_to(path: str) -> list[str]:
+class Links:
+    """Links as they are during one piece of work: reads each path once, and nothing below one that is missing."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, str | None] = {}  # None: it is no link
+        self._missing: set[str] = set()
+
+    def read(self, path: str) -> str:
+        """Return a link's target; raises OSError if it is no link."""
+        if path not in self._targets:
+            self._targets[path] = self._look(path)
+        target = self._targets[path]
+        if target is None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        return target
+
+    def is_missing(self, path: str) -> bool:
+        """Return whether there was nothing at a path that was read."""
+        return path in self._missing
+
+    def on_the_way_to(self, path: str) -> list[str]:
+        """Return what `on_the_way_to` does."""
+        return on_the_way_to(path, self.read)
+
+    def real(self, path: str) -> str:
+        """Return the target of an absolute path."""
+        return on_the_way_to(path, self.read)[-1]
+
+    def _look(self, path: str) -> str | None:
+        try:
+            if os.path.dirname(path) not in self._missing:
+                return os.readlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            return None
+        self._missing.add(path)
+        return None
+
+
+def on_the_way_to(path: str, readlink: Callable[[str], str] = os.readlink) -> list[str]:
     """Return every link on the way to a path's target, each with its real folder, and the target itself."""
     found, at = [], "/"
     parts = path.split("/")[::-1]
@@ -89,7 +139,7 @@ def on_the_way_to(path: str) -> list[str]:
             continue
         here = os.path.join(at, part)
         try:
-            target = os.readlink(here)
+            target = readlink(here)
         except OSError:  # it is not a link, or nothing
             at = here
             continue

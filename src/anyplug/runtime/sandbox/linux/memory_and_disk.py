@@ -10,6 +10,7 @@ import resource
 import stat
 
 from anyplug.home import untrusted_files
+from anyplug.runtime.processes.guardian import is_dead
 
 TYPE_CHECKING = False  # type checkers know the name, and `typing` takes 4 ms to import
 if TYPE_CHECKING:
@@ -52,11 +53,7 @@ def wears(pid: int, marks: Container[int]) -> bool:
 
 def is_running(pid: int) -> bool:
     """Return whether more is left of a process than its entry in the table."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
-    except (OSError, IndexError):
-        return False
+    return not is_dead(pid)
 
 
 class Watch:

@@ -25,10 +25,18 @@ REFERENCES = frozenset({"refs", "logs"})  # the folders of a repository in which
 BEFORE, BEHIND = ("", ".", "#", ".#"), ".~-_#"
 OF_THEIR_OWN = (".example", ".sample", ".template", ".dist", ".development", ".production", ".test")
 EXACT = "="  # before a case-sensitive pattern
+ANY_CASE = "=~"  # before the same pattern where the file system ignores case
+LINK = "->"  # before a name that no link may have in its text
 MOST_KNOWN = 4096  # folders whose verdict is cached
 
 Parts = tuple[str, ...]
 FREE, INNER, CLOSED = 0, 1, 2  # INNER: a folder on the way to a protected path, and only ever a folder
+
+
+def unlinked(folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the patterns by which no link may name one of these folders."""
+    names = (path.rstrip("/").rpartition("/")[2] for path in folders)
+    return tuple(dict.fromkeys(f"{LINK}{name}" for name in names if name))
 
 
 def fold(name: str) -> str:
@@ -81,11 +89,12 @@ class Protected:
 
     def __init__(self, patterns: Iterable[str], named: Iterable[str], own: Iterable[str] = ()) -> None:
         """`named` are the absolute paths that grants name, `own` the folders in which nothing is protected."""
-        self._own = {fold(path.rpartition("/")[2]) for path in own}
+        self._own = {fold(path.rpartition("/")[2]) for path in own}  # names, also of other plugins' folders
         self._named = [split(path) for path in named]
         self._names: set[str] = set()  # protected at any depth
         self._loose: list[str] = []  # the same, with a `*`
         self._exact: set[str] = set()
+        self._folded: set[str] = set()  # the same for file systems that ignore case
         self._longer: dict[str, list[Parts]] = {}  # by their first name
         self._paths: dict[Parts, None] = {}
         self._loose_paths: dict[Parts, list[str]] = {}  # the last names, by folder
@@ -94,7 +103,19 @@ class Protected:
         for pattern in patterns:
             self._add(pattern)
 
+    def add(self, patterns: Iterable[str]) -> None:
+        """Protect these as well from now on."""
+        for pattern in patterns:
+            self._add(pattern)
+        self._known.clear()
+
     def _add(self, pattern: str) -> None:
+        if pattern.startswith(LINK):
+            self._own.add(fold(pattern[len(LINK) :]))
+            return
+        if pattern.startswith(ANY_CASE):
+            self._folded.add(fold(pattern[len(ANY_CASE) :]))
+            return
         if pattern.startswith(EXACT):
             self._exact.add(pattern[1:])
             return
@@ -203,7 +224,7 @@ class Protected:
         for at, part in enumerate(parts):
             here = parts[: at + 1]
             is_one = self._is_name(part) or here in self._paths or self._is_loose(here)
-            is_exact = real[at] in self._exact and not self._may_be_marked(parts[:at], opened)
+            is_exact = self._is_exact(real[at]) and not self._may_be_marked(parts[:at], opened)
             if is_one or is_exact or any(self._begins(parts[at:], longer) for longer in self._longer.get(part, ())):
                 anchor = at + 1
             anchor = max(anchor, self._in_git(real[: at + 1], parts[: at + 1]))
@@ -246,6 +267,9 @@ class Protected:
     def _is_name(self, part: str) -> bool:
         return part in self._names or any(_fits(part, loose) for loose in self._loose)
 
+    def _is_exact(self, name: str) -> bool:
+        return name in self._exact or (bool(self._folded) and fold(name) in self._folded)
+
     def _is_loose(self, parts: Parts) -> bool:
         return any(_fits(parts[-1], loose) for loose in self._loose_paths.get(parts[:-1], ()))
 
@@ -256,7 +280,7 @@ class Protected:
         if opened < depth:
             if self._is_name(part) or parts in self._paths or self._is_loose(parts):
                 return CLOSED
-            if name in self._exact and not self._may_be_marked(folder, opened):
+            if self._is_exact(name) and not self._may_be_marked(folder, opened):
                 return CLOSED
         inner = parts in self._above  # also if a grant names it, because that does not open its content
         for at in range(opened, depth):

@@ -1,0 +1,1 @@
+"""Interpreters that are started ahead, and wait before a script's first line."""
