@@ -35,7 +35,11 @@ CYCLOP = {
     "no-shebang": ("not_executable", "^Failed to launch plugin process: .*no shebang line", "begin the file with"),
     "crlf-shebang": ("not_executable", "^Failed to launch plugin process: .*CRLF", "Unix line breaks"),
     "missing-interpreter": ("not_executable", "interpreter /no/such/interpreter does not exist", "install it"),
-    "missing-env-interpreter": ("crashed", r"^Plugin process failed \(exit 127\): .*no-such", "is not installed"),
+    "missing-env-interpreter": (
+        "crashed",
+        r"^Plugin process failed \(exit 127\): .*no-such",
+        "install no-such-interpreter",
+    ),
     "no-x-bit": ("not_executable", "^Plugin entrypoint is not executable: .*no execute permission", "chmod [+]x"),
     "fails-with-output": ("crashed", r"^Plugin process failed \(exit 3\): the disk is full$", "run it by hand"),
     "well-behaved": ("", "^done$", ""),
@@ -59,7 +63,7 @@ STAVROBOT = {
     "no-shebang": ("", "done", ""),  # its own host hands such a file to the shell
     "crlf-shebang": ("not_executable", "^Failed to spawn script: .*CRLF", "Unix line breaks"),
     "missing-interpreter": ("not_executable", "interpreter /no/such/interpreter does not exist", "install it"),
-    "missing-env-interpreter": ("tool_error", "no-such-interpreter", "is not installed"),
+    "missing-env-interpreter": ("tool_error", "no-such-interpreter", "install no-such-interpreter"),
     "no-x-bit": ("not_executable", "^Failed to spawn script: .*no execute permission", "chmod [+]x"),
     "fails-with-output": ("tool_error", "^the disk is full\n\n?half done$", ""),
     "well-behaved": ("", "done", ""),
@@ -89,6 +93,7 @@ def test_every_habit_has_a_folder_and_an_expectation():
         assert set(os.listdir(os.path.join(HABITS, format))) == set(habits)
 
 
+@pytest.mark.combinations
 @pytest.mark.requirement("CYC-24", "CYC-28", "CYC-39", "CYC-40", "STV-22", "STV-24", "STV-29")
 @pytest.mark.parametrize(("format", "habit"), EVERY)
 async def test_a_bad_plugin_gets_a_clear_answer_and_others_go_on(format, habit, host, settings):

@@ -39,6 +39,8 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "answers-twice": ("", "^first$", ""),
     "never-answers": ("timed_out", r"after 0\.5s", ""),
     "malformed-result": ("bad_output", "answered 'act' with an invalid result: content: ", ""),
+    "unreadable-result": ("bad_output", "Failed to parse the answer: malformed JSON", ""),
+    "unreadable-result-id-last": ("bad_output", "Failed to parse the answer: malformed JSON", ""),
     "result-is-text": ("bad_output", "Failed to parse the answer: it is not JSON-RPC 2.0", ""),
     "unknown-block": ("bad_output", "answered 'act' with an invalid result", ""),
     "rpc-error": ("tool_error", "^the well is dry$", ""),
@@ -101,6 +103,13 @@ def test_every_habit_has_a_folder_and_an_expectation():
     assert {entry.name for entry in os.scandir(FOLDER) if entry.is_dir() and entry.name != "__pycache__"} == set(
         EXPECTED
     )
+
+
+async def test_an_answer_that_is_no_json_fails_its_call_at_once(habits):
+    async with habits("unreadable-result") as h:
+        for what in ("deep", "nan", "large", "control", "cut"):
+            result = await h.call(act("unreadable-result"), {"what": what})
+            assert (what, result.error.code) == (what, "bad_output")
 
 
 @pytest.mark.parametrize("habit", [habit for habit in EXPECTED if habit not in {"well-behaved", *SLOW_TO_STOP}])
@@ -221,8 +230,8 @@ async def test_a_server_that_asks_back_gets_the_project_and_is_refused_everythin
     async with habits("asks-back") as h:
         heard = json.loads((await h.call(act("asks-back"))).text)
         assert heard == {
-            "sampling/createMessage": "Sampling not supported",
-            "elicitation/create": "Elicitation not supported",
+            "sampling/createMessage": "plugin 'asks-back' asks for a model, but there is none here",
+            "elicitation/create": {"action": "cancel"},
             "roots/list": {"roots": [{"uri": f"file://{os.getcwd()}", "name": os.path.basename(os.getcwd())}]},
             "ping": {},
             "no/such/method": "Method not found",
@@ -234,9 +243,8 @@ async def test_questions_of_the_new_era_are_answered_or_refused_likewise(habits)
         state, given = json.loads((await h.call(act("wants-input"))).text)
         assert state == "s1"
         assert given["q"]["roots"][0]["uri"] == f"file://{os.getcwd()}"
-        refused = await h.call(act("wants-input"), {"person": True})
-        assert refused.error.code == "tool_error"
-        assert "requests elicitation/create before it answers 'act'" in refused.error.message
+        _, given = json.loads((await h.call(act("wants-input"), {"person": True})).text)
+        assert given == {"q": {"action": "cancel"}}  # nobody is there
         assert (await h.call(act("wants-input"), {"forever": True})).error.code == "bad_output"
 
 

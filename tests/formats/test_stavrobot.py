@@ -884,7 +884,9 @@ async def test_no_program_of_a_plugin_runs_while_its_dependencies_are_built(host
 @pytest.mark.claim("resolver-alone")
 @pytest.mark.anyio
 async def test_a_plugin_cannot_have_its_dependencies_built_again(root, host, stavrobot):
-    folder = stavrobot(tools={"act": "", "empty": '#!/bin/sh\nrm -rf "${UV_CACHE_DIR%/*}"/*\n'})
+    # As an interpreter that `uv` starts ahead does, the tool creates the folder again.
+    emptying = '#!/bin/sh\nrm -rf "${UV_CACHE_DIR%/*}"/*\nmkdir -p "$UV_CACHE_DIR"\n'
+    folder = stavrobot(tools={"act": "", "empty": emptying})
     script = DEPENDENT.format(uv="uv run --script", wheel=wheel(folder))
     plugin_folders.write(f"{folder}/act/run", script, 0o755)
     told = []

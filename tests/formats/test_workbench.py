@@ -745,7 +745,7 @@ async def test_a_cancelled_call_is_recorded_and_the_plugin_goes_on(host):
     async with host(EVALUATES) as h:
         with anyio.move_on_after(0.2):
             await evaluate(h, "state.n = 7; return new Promise(() => {})")
-        assert list(h._audit.records())[-1].record.outcome == "cancelled"
+        assert list(h._audit.calls())[-1].record.outcome == "cancelled"
         assert (await evaluate(h, "return String(state.n)")).text == "7"
         await anyio.sleep(workbench_peer.BLOCKED_S + 0.2)
         assert place(h, "evaluates").restarts == 0
@@ -1059,7 +1059,7 @@ async def test_the_built_in_reload_says_what_there_is_now(name, host, root, work
         result = await h.call(name)
         assert result.text == "2 plugins, 1 tool.\nPlugins waiting for a person's approval: two"
         assert (result.tool, result.plugin, result.is_error) == ("builtin.reload_plugins", "builtin", False)
-        record = list(h._audit.records())[-1].record
+        record = list(h._audit.calls())[-1].record
         assert (record.tool, record.plugin, record.outcome) == ("builtin.reload_plugins", "builtin", "done")
         pid = (await h.call("one.act", attachment=YES)).text
         await h.call(name)

@@ -474,7 +474,7 @@ async def test_a_first_frame_with_an_endless_type_is_quoted_in_short(zot, host):
 async def test_a_name_without_an_end_is_cut_and_compared_with_none(zot, host):
     async with host(zot()) as h:
         result = await h.call("x" * 3_000_000)
-        (kept,) = h.audit.records()
+        (kept,) = h.audit.calls()
     assert (result.error.code, len(result.text) < 500, len(kept.record.tool)) == ("not_found", True, 200)
 
 
@@ -761,7 +761,7 @@ async def test_an_error_stands_above_every_action(zot, host):
 
 @pytest.mark.parametrize(
     ("action", "hint"),
-    [("explode", "fix the extension"), ("tool_prompt", "newer releases of zot know it, anyplug does not")],
+    [("explode", "fix the extension")],
 )
 async def test_an_unknown_action_is_bad_output(action, hint, zot, host):
     async with host(zot("acts", responding({"action": action}))) as h:
@@ -815,7 +815,7 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         (
             "first/nothing",
             "plugin 'first' has no such tool",
-            "`anyplug --plugin {root}/first tools first` lists its tools",
+            "`host.tools` lists all tools",
         ),
         (
             "first/mcp.one",
@@ -826,7 +826,10 @@ async def test_a_name_of_zots_or_of_another_extension_is_shadowed_and_shown(zot,
         (
             "other/nothing",
             "plugin 'other' is not approved yet",
-            "review it with `anyplug show other`, then run `anyplug approve other`",
+            (
+                '`await host.approve("other")` approves it, once a person has seen what it asks for; or in a terminal: '
+                "`anyplug show other`, then `anyplug approve other`"
+            ),
         ),
     ],
 )
@@ -873,7 +876,7 @@ async def test_a_command_that_nobody_has_is_not_found_with_a_hint(zot, host):
 async def test_commands_are_recorded(zot, host):
     async with host(zot("acts", responding({"error": "no"}))) as h:
         await h.run_command("/go secret words")
-        record = list(h._audit.records())[-1].record
+        record = list(h._audit.calls())[-1].record
     assert (record.tool, record.plugin, record.outcome, record.verdict) == ("/go", "acts", "tool_error", "allowed")
 
 
@@ -881,7 +884,7 @@ async def test_a_cancelled_command_is_recorded_and_nobody_waits_for_it(zot, host
     async with host(zot("acts", 'hello(); command("go"); emit("ready")' + LOOP)) as h:
         with anyio.move_on_after(0.2):
             await h.run_command("/go")
-        assert list(h._audit.records())[-1].record.outcome == "cancelled"
+        assert list(h._audit.calls())[-1].record.outcome == "cancelled"
         assert not h.peers.up[0].session.is_asked
 
 
@@ -1350,7 +1353,7 @@ async def test_an_extension_calls_a_tool_of_another_format_on_the_path_of_every_
     async with host(zot("caller", CALLER), tool) as h:
         result = await h.call("ask", {"name": "target", "args": {"n": 1}})
         text, is_error = json.loads(result.text)
-        records = [item.record for item in h._audit.records()]
+        records = [item.record for item in h._audit.calls()]
     assert (is_error, '"n": 1' in text.replace("'", '"')) == (False, True), text
     assert [record.tool for record in records] == ["target", "ask"]
     assert records[0].attachment.startswith("extension-caller-")
@@ -1414,7 +1417,7 @@ async def test_a_call_for_an_extension_that_needs_a_person_is_denied_without_one
     async with host(zot("caller", CALLER), roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("target").plugin)
         text, is_error = json.loads((await h.call("ask", {"name": "target"})).text)
-        record = next(iter(h._audit.records())).record
+        record = next(iter(h._audit.calls())).record
     assert is_error
     assert "nobody can confirm it" in text
     assert (record.tool, record.verdict) == ("target", "denied")
@@ -1629,6 +1632,7 @@ async def test_a_schema_under_the_name_that_mcp_has_for_it_is_named(zot, host):
 # Answers that are no frames
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize(
     "line",
     [

@@ -1,5 +1,6 @@
 """The formats, in the order in which a folder is tried."""
 
+import functools
 import importlib
 import os
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from anyplug.formats.mcp import format as mcp
 from anyplug.formats.shared.contract import Folder, Format, Peer, PeerListener, Terms
 from anyplug.formats.stavrobot import format as stavrobot
 from anyplug.formats.workbench import format as workbench
+from anyplug.formats.workspace import format as workspace
 from anyplug.formats.zot import format as zot
 from anyplug.home.settings import Home
 from anyplug.model import tool_names
@@ -19,7 +21,7 @@ from anyplug.model.errors import ConfigError
 from anyplug.model.types import Plugin, Problem
 
 FORMATS: tuple[Format, ...] = (cyclop, zot, stavrobot, mcp, workbench)
-BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin)}  # and imported ones
+BY_NAME: dict[str, Format] = {format.NAME: format for format in (*FORMATS, builtin, workspace)}  # and imported ones
 _OURS = frozenset(BY_NAME)
 
 
@@ -29,8 +31,13 @@ PRECEDENCE: tuple[Format, ...] = (zot, cyclop, workbench, stavrobot, mcp)
 load_client = mcp.load_client
 client_pieces = config_file.pieces
 BUILTIN: Plugin = builtin.PLUGIN  # the host's own tools, which lie in no folder
+WORKSPACE: Plugin = workspace.PLUGIN  # the chat's own tools, for those that ask for them
+READ_RESULT: str = builtin.READ_RESULT.name  # the one that reads the rest of what was too long for them
 JOB: str = builtin.JOB.name  # the one that agents ask for the results of asynchronous tools
 BUILTIN_READING = builtin.READING  # the names of those that change nothing
+# The formats that read few files of a plugin, and the same ones each time.
+_FILES_READ = {cyclop.NAME: cyclop.files_read, zot.NAME: zot.files_read}
+READERS: tuple[str, ...] = (__file__, cyclop.__file__, zot.__file__)  # the code that reads them
 PLAIN: Format = cyclop  # for programs that belong to no plugin: one process, without variables of ours
 
 
@@ -81,11 +88,22 @@ def title(name: str) -> str:
 
 def reserved_by(name: str, format: str) -> str:
     """Return who owns a tool's name, if a plugin of this format may not have it."""
-    for other in BY_NAME.values():
-        if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
-            return f"a reserved prefix, '{other.TOOL_PREFIX}'"
-    owner = next((other for other in BY_NAME.values() if name in other.HOST_TOOLS), None)
-    return f"a built-in tool of {owner.TITLE}" if owner is not None else ""
+    prefixes, tools = _reserved(len(BY_NAME))  # formats are only added
+    if name.startswith(prefixes):
+        for other in BY_NAME.values():
+            if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
+                return f"a reserved prefix, '{other.TOOL_PREFIX}'"
+    if name not in tools or format == WORKSPACE.format:  # these have zot's names, because guards know them
+        return ""
+    return f"a built-in tool of {tools[name]}"
+
+
+@functools.cache
+def _reserved(_count: int) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return all prefixes of tools' names, and the formats' own tools with the title of the first that has each."""
+    formats = [*BY_NAME.values()]
+    tools = {name: other.TITLE for other in reversed(formats) for name in other.HOST_TOOLS}
+    return tuple(other.TOOL_PREFIX for other in formats if other.TOOL_PREFIX), tools
 
 
 def has_reserved_prefix(name: str) -> bool:
@@ -127,6 +145,12 @@ def named_files(plugin: Plugin) -> tuple[str, ...]:
     if format.NAME in _OURS:
         return named
     return tuple(sorted({format.MANIFEST, *named}))  # the digest knows only our formats' manifests
+
+
+def files_read(plugin: Plugin) -> tuple[str, ...]:
+    """Return the files that, with its folder, decide how a plugin without problems is read; empty if more does."""
+    read = _FILES_READ.get(plugin.format)
+    return read(plugin) if read is not None else ()
 
 
 def load(folder: Folder, names: Sequence[str] = ()) -> Plugin | None:

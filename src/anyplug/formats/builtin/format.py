@@ -3,7 +3,16 @@
 from typing import Any
 
 from anyplug.formats.shared import defaults
-from anyplug.formats.shared.contract import AskInstall, AskJob, Folder, Inspect, Reload, Request, Surroundings
+from anyplug.formats.shared.contract import (
+    AskInstall,
+    AskJob,
+    Folder,
+    Inspect,
+    ReadResult,
+    Reload,
+    Request,
+    Surroundings,
+)
 from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import hints, permissions
@@ -93,6 +102,30 @@ JOB = Tool(
     program="",
     timeout_s=TIMEOUT_S,
 )
+USUAL_PART, LARGEST_PART = 20_000, 50_000  # characters
+READ_RESULT = Tool(
+    name="builtin.read_result",
+    own_name="read_result",
+    plugin=NAME,
+    description="Read a range of a result that was too long to be returned whole.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The result's id, as the shortened result names it."},
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in characters; 0 by default."},
+            "length": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": LARGEST_PART,
+                "description": f"How many characters to read; {USUAL_PART} by default.",
+            },
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+    program="",
+    timeout_s=TIMEOUT_S,
+)
 LIST = _tool(
     "list_plugins",
     "List the user's plugins: what each is for, its tools, and whether it can be used.",
@@ -121,7 +154,7 @@ PLUGIN = Plugin(
     path="",
     description="The host's own tools.",
     tier=permissions.tier(()),
-    tools=(RELOAD, LIST, DESCRIBE, INSTALL, JOB),
+    tools=(RELOAD, LIST, DESCRIBE, INSTALL, READ_RESULT, JOB),
 )
 
 
@@ -141,6 +174,8 @@ def request(call: Call, around: Surroundings) -> Request:
         return Inspect(given.get("plugin", ""))
     if call.tool.name == INSTALL.name:
         return AskInstall(given["source"], given.get("ref", ""), given.get("subdir", ""))
+    if call.tool.name == READ_RESULT.name:
+        return ReadResult(given["id"], int(given.get("offset", 0)), int(given.get("length", USUAL_PART)))
     if call.tool.name == JOB.name:
         return AskJob(given["id"], given.get("wait_s", WAIT_S), given.get("cancel", False))
     return Reload(given.get("plugin", ""))
@@ -152,6 +187,11 @@ def result(call: Call, request: Request, answer: Any, around: Surroundings) -> R
         case AskJob():
             assert isinstance(answer, Result)
             return answer
+        case ReadResult():
+            text, end, whole = answer
+            more = f"the next offset is {end}" if end < whole else "this is the end"
+            said = f"[anyplug] Characters {end - len(text):,} to {end:,} of {whole:,}; {more}."
+            return Result(content=(Text(text), Text(said)), metadata={"next_offset": end, "characters": whole})
         case Inspect():
             text, data = answer
             return Result(content=(Text(text),), structured=data)

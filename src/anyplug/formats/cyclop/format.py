@@ -7,7 +7,6 @@ Response, one object on stdout:
 """
 
 import os
-import re
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from anyplug.formats.shared.new_plugins import LOWER_CASE, NewPlugin
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import json_values, permissions
 from anyplug.model.errors import RETURN_LESS, BadOutput, TooLarge
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Call, Failure, Plugin, Result, Text, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.runtime.processes.program import Finished, Program
@@ -67,8 +67,8 @@ WORDS = one_shot.Words(
     not_started="Failed to launch plugin process",
 )
 
-PLUGIN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-_SEMVER = re.compile(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
+PLUGIN_NAME = late(r"[a-z0-9][a-z0-9-]*")
+_SEMVER = late(r"\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 NEW: NewPlugin | None = NewPlugin(
     format=NAME,
     folder=os.path.dirname(__file__),
@@ -101,8 +101,18 @@ def load(folder: Folder) -> Plugin:
         permissions=asked,
         tier=permissions.tier(asked),
         tools=() if report.is_broken else tools,
+        unloaded=tools if report.is_broken else (),
         problems=tuple(report.problems),
     )
+
+
+def files_read(plugin: Plugin) -> tuple[str, ...]:
+    """Return the files that decide what `load` returns, if it found no problem and they are no links.
+
+    Empty if other places decide too: links on the way to a program in another folder could lead outside.
+    """
+    programs = dict.fromkeys(tool.program for tool in plugin.tools)
+    return (f"{plugin.path}/{MANIFEST}", *programs) if manifest.are_direct(plugin.path, programs) else ()
 
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
@@ -207,8 +217,10 @@ def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...
         if not permissions.kind(permission) or permission.startswith("env"):
             report.warn(
                 f"unknown permission '{permission}'",
-                f"the known ones are {', '.join(known for known in permissions.KINDS if known != 'env')}",
+                permissions.meant(permission, (known for known in permissions.KINDS if known != "env")),
             )
+        elif (found := permissions.fault(permission))[0]:
+            report.warn(*found, "bad_permission")
     return asked
 
 

@@ -21,6 +21,7 @@ KEY = "mcpServers"
 URL_KEYS = ("url", "serverUrl", "httpUrl")  # the last two are Windsurf's and Gemini's
 HOMES = ("${userHome}", "${HOME}", "${env:HOME}")  # references to the user's home folder
 PROJECT = "${workspaceFolder}"
+OWN_FOLDER = ("${PLUGIN_ROOT}", "${CLAUDE_PLUGIN_ROOT}", "${__dirname}")  # references to the plugin's own folder
 TRANSPORTS: dict[str, Literal["", "http", "sse"]] = {
     "": "",
     "stdio": "",
@@ -64,7 +65,7 @@ def read(raw: dict[str, Any], report: manifest.Report, where: str) -> tuple[list
             if isinstance(entry, dict) and (entry.get("disabled") is True or entry.get("enabled") is False):
                 some_off = True
             else:
-                endpoints.append(_endpoint(name, entry))
+                endpoints.append(endpoint(name, entry))
         except BadServer as bad:
             shown = for_people(name, LONGEST_NAME)
             report.warn(f"server '{shown}' is invalid: {bad}", bad.hint, "bad_server")
@@ -95,6 +96,26 @@ def at_home(text: str) -> str:
     return text
 
 
+def in_folder(found: Endpoint, folder: str) -> Endpoint:
+    """Replace references to the plugin's own folder by its path."""
+    texts = (found.command, *found.arguments, found.cwd, *found.environment.values())
+    if not any(name in text for text in texts for name in OWN_FOLDER):
+        return found
+
+    def placed(text: str) -> str:
+        for name in OWN_FOLDER:
+            text = text.replace(name, folder)
+        return text
+
+    return msgspec.structs.replace(
+        found,
+        command=placed(found.command),
+        arguments=tuple(placed(word) for word in found.arguments),
+        cwd=placed(found.cwd),
+        environment={name: placed(text) for name, text in found.environment.items()},
+    )
+
+
 def program(plugin: Plugin, endpoint: Endpoint) -> str:
     """Return the path of a server's program; a bare name is looked up in the PATH."""
     given = os.path.expanduser(at_home(endpoint.command))
@@ -120,7 +141,8 @@ def named_files(plugin: Plugin) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _endpoint(name: str, entry: Any) -> Endpoint:
+def endpoint(name: str, entry: Any) -> Endpoint:
+    """Read one server; raises BadServer."""
     if not name.strip() or name != name.strip() or not is_clean(name) or len(name) > LONGEST_NAME:
         raise BadServer("its name cannot be part of a tool's name", "use letters, digits, hyphens, underscores")
     if not isinstance(entry, dict):

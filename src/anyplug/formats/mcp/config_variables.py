@@ -12,8 +12,11 @@ import msgspec
 
 from anyplug.model.types import Endpoint
 
-_REFERENCE = re.compile(r"\$\{(?:(?P<kind>[A-Za-z]+):)?(?P<name>[A-Za-z_][A-Za-z0-9_.]*)(?P<default>:-[^}]*)?\}")
+_REFERENCE = re.compile(  # what only another program can resolve is called as that program allows: ${input:api-key}
+    r"\$\{(?:(?P<kind>[A-Za-z]+):(?!-))?(?P<name>(?(kind)[^{}:]+|[A-Za-z_][A-Za-z0-9_.]*))(?P<default>:-[^}]*)?\}"
+)
 FOLDERS = ("workspaceFolder", "userHome")
+DATA = ("PLUGIN_DATA", "CLAUDE_PLUGIN_DATA")  # the plugin's data folder
 
 
 class Unresolved(Exception):
@@ -25,12 +28,18 @@ class Unresolved(Exception):
         self.name = name
 
 
-def variables(endpoint: Endpoint) -> Iterator[str]:
-    """Yield the names of the environment variables that a server's configuration refers to."""
+def variables(endpoint: Endpoint, *, required: bool = False) -> Iterator[str]:
+    """Yield the environment variables that a server's configuration refers to; `required`: only without a default."""
     for text in _texts(endpoint):
         for found in _REFERENCE.finditer(text):
-            if found["kind"] in {None, "env"} and found["name"] not in FOLDERS:
+            is_variable = found["kind"] in {None, "env"} and found["name"] not in (*FOLDERS, *DATA)
+            if is_variable and not (required and found["default"] is not None):
                 yield found["name"]
+
+
+def with_defaults(text: str) -> str:
+    """Replace each reference that has a default by it."""
+    return _REFERENCE.sub(lambda found: (found["default"] or found[0]).removeprefix(":-"), text)
 
 
 def resolve(endpoint: Endpoint, given: dict[str, str], project: str) -> Endpoint:

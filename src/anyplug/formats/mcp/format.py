@@ -5,12 +5,13 @@ What servers offer is not in the configuration: they list their tools while they
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from anyplug.formats.mcp import config_file
 from anyplug.formats.mcp.config_file import PROJECT
 from anyplug.formats.shared import defaults, manifest
 from anyplug.formats.shared.contract import AskPeer, Folder, Request, Surroundings
-from anyplug.formats.shared.new_plugins import NewPlugin
+from anyplug.formats.shared.new_plugins import ACTION, NewPlugin
 from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments
 from anyplug.model import permissions
@@ -33,7 +34,13 @@ HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = "anyplug.formats.mcp.peer:Server"
 LINT = ""
-NEW: NewPlugin | None = None
+NEW: NewPlugin | None = NewPlugin(
+    format=NAME,
+    folder=os.path.dirname(__file__),
+    languages=("python", "node", "typescript"),
+    tool=lambda name: f"{TOOL_PREFIX}{name}.{ACTION}",
+    modules={"typescript": {"server.mjs": "anyplug.formats.mcp:new-node/server.mjs"}},
+)
 
 violations = defaults.violations
 data = defaults.data
@@ -43,6 +50,9 @@ environment = defaults.environment
 prepare = defaults.prepare
 ready = defaults.ready
 
+# Programs that hand a container to a service, which runs it with the rights that the command line names.
+CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+BY_CONTAINER: tuple[str, ...] = ("network:unix",)
 BY_COMMAND: tuple[str, ...] = ("network", "shell:exec")
 BY_URL: tuple[str, ...] = ("network",)
 
@@ -124,7 +134,7 @@ def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
     would change with the files there.
     """
     words = [
-        config_file.at_home(word)
+        config_file.at_home(_by_default(word))
         for endpoint in endpoints
         if endpoint.command
         for word in (*endpoint.arguments, *_open_values(endpoint), endpoint.cwd)
@@ -138,6 +148,15 @@ def _named(plugin: Plugin, endpoints: Sequence[Endpoint]) -> list[str]:
         if part in {".", "..", "~", PROJECT} or part.startswith(("/", "./", "../", "~/", f"{PROJECT}/"))
     )
     return [path for path in found if not _is_within(path, plugin.path)]
+
+
+def _by_default(word: str) -> str:
+    """Return a word of a command line with the defaults of its references: paths among them are used, too."""
+    if ":-" not in word:
+        return word
+    from anyplug.formats.mcp import config_variables  # its patterns take milliseconds to compile
+
+    return config_variables.with_defaults(word)
 
 
 def _meant(plugin: Plugin, part: str) -> str:
@@ -179,10 +198,15 @@ def _read(found: Plugin, where: str) -> Plugin:
     endpoints, some_off = config_file.read(raw, report, where) if raw is not None else ([], False)
     if not manifest.is_plain_name(found.name):
         report.error(f"the name '{found.name}' cannot be a folder's name", manifest.PLAIN_NAMES)
+    if not found.is_file:
+        endpoints = [config_file.in_folder(endpoint, found.path) for endpoint in endpoints]
     for endpoint in endpoints:
         _look_closer(found, endpoint, report)
-    asked = BY_COMMAND if not endpoints or any(endpoint.command for endpoint in endpoints) else BY_URL
-    asked = permissions.normalise([*asked, *_reads(found, endpoints), *_secrets(endpoints)])
+    own = _asked(raw, report) if raw is not None and not found.is_file else None
+    is_contained = any(os.path.basename(endpoint.command) in CONTAINERS for endpoint in endpoints)
+    usual = [*(_usual(endpoints) if own is None else own), *(BY_CONTAINER if is_contained else ())]
+    asked = permissions.normalise([*usual, *_reads(found, endpoints), *_secrets(endpoints)])
+    about = {} if raw is None or found.is_file else raw
     names = tuple(endpoint.name for endpoint in endpoints)
     return Plugin(
         name=found.name,
@@ -191,7 +215,9 @@ def _read(found: Plugin, where: str) -> Plugin:
         found_at=found.found_at,
         explicit=found.explicit,
         is_file=found.is_file,
-        description=f"MCP server{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "",
+        version=_text(about, "version"),
+        description=_text(about, "description")
+        or (f"MCP server{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""),
         permissions=asked,
         tier=permissions.tier(asked),
         endpoints=tuple(endpoints),
@@ -201,6 +227,36 @@ def _read(found: Plugin, where: str) -> Plugin:
     )
 
 
+def _usual(endpoints: Sequence[Endpoint]) -> tuple[str, ...]:
+    """Return what servers need that do not say it."""
+    if endpoints and not any(endpoint.command for endpoint in endpoints):
+        return BY_URL
+    return BY_COMMAND
+
+
+def _asked(raw: dict[str, Any], report: manifest.Report) -> list[str] | None:
+    """Return the permissions that the author names; None if there are none to read."""
+    given = raw.get("permissions")
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        report.warn("'permissions' must be a list of strings", 'write it like ["network:api.example.org"]')
+        return None
+    return [name for name in given if not _is_faulty(name, report)]
+
+
+def _is_faulty(name: str, report: manifest.Report) -> bool:
+    message, hint = permissions.fault(name)
+    if message:
+        report.warn(message, hint, "bad_permission")
+    return bool(message)
+
+
+def _text(raw: dict[str, Any], field: str) -> str:
+    value = raw.get(field)
+    return value if isinstance(value, str) else ""
+
+
 def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) -> None:
     """Warn about what a person should know about a command before approving it."""
     if not endpoint.command:
@@ -208,6 +264,13 @@ def _look_closer(plugin: Plugin, endpoint: Endpoint, report: manifest.Report) ->
     program = config_file.program(plugin, endpoint)
     if manifest.is_inside(program, plugin.path) and "${" not in program:
         manifest.warn_if_not_executable(program, f"the command of server '{endpoint.name}'", report)
+    if os.path.basename(program) in CONTAINERS:
+        report.warn(
+            f"server '{endpoint.name}' starts a container, which {os.path.basename(program)} runs outside anyplug's "
+            "sandbox: only the container itself and the options of this command limit what it can do",
+            "read its options, such as -v and --privileged, before you approve it",
+            "not_sandboxed",
+        )
     if os.path.basename(program) in manifest.FETCHERS:
         from anyplug.formats.mcp import unpinned_commands  # its patterns take milliseconds to compile
 

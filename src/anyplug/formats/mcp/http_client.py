@@ -12,6 +12,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from anyplug.model import permissions
+from anyplug.model.errors import Unavailable
 from anyplug.model.types import Endpoint
 
 if TYPE_CHECKING:  # the SDK has no public name for it
@@ -24,6 +25,7 @@ NOT_FOUND = 404
 PORTS = {"http": 80, "https": 443}  # for an address without a port
 NOT_STREAMABLE = frozenset({400, 404, 405, 406, 415})  # what servers with the older transport answer to a POST
 SESSION = "mcp-session-id"
+MOST_OF_SIGN_IN = 1 << 20  # bytes of an answer while a person signs in
 TOO_LARGE = "the answer has more than"
 
 
@@ -39,12 +41,18 @@ class Exchange:
     """The state of the HTTP side of one connection."""
 
     def __init__(
-        self, endpoint: Endpoint, limit: int, lost: Callable[[str], None], granted: tuple[str, ...] = ()
+        self,
+        endpoint: Endpoint,
+        limit: int,
+        lost: Callable[[str], None],
+        granted: tuple[str, ...] = (),
+        auth: httpx2.Auth | None = None,
     ) -> None:
         """`limit` is in bytes per answer; `lost` is called when the server no longer knows our session.
 
-        `granted` are the permissions of the plugin on whose behalf we connect.
+        `granted` are the permissions of the plugin on whose behalf we connect. `auth` shows who is signed in.
         """
+        self._auth = auth
         self._granted = granted
         self._endpoint = endpoint
         self._limit = limit
@@ -84,9 +92,27 @@ class Exchange:
         async with self.sse() as streams:
             yield streams
 
+    async def greet(self, auth: httpx2.Auth) -> int:
+        """Send a first request, so that the server asks for a sign-in if it wants one; return its HTTP status."""
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "anyplug", "version": "1"},
+        }
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        accepted = {"accept": "application/json, text/event-stream"}
+        async with (
+            self._client({**self._endpoint.headers, **accepted}, auth=auth) as client,
+            client.stream("POST", self._endpoint.url, json=message) as response,
+        ):
+            return response.status_code
+
     def lacking(self, url: str) -> str:
-        """Return the permission needed to connect to an address; empty if it is granted."""
-        where = httpx2.URL(url)
+        """Return the permission needed to connect to an address; empty if it is granted. Raises Unavailable."""
+        try:
+            where = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise Unavailable(f"the server's address cannot be used: {error}", "correct it") from error
         port = where.port or PORTS.get(where.scheme, 0)
         return "" if permissions.may_reach(self._granted, where.host, port) else permissions.to(where.host, port)
 
@@ -103,7 +129,7 @@ class Exchange:
     ) -> httpx2.AsyncClient:
         patience = httpx2.Timeout(CONNECT_S, read=READ_S)
         hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._refuse], "response": [self._look]}
-        return httpx2.AsyncClient(headers=headers, timeout=patience, event_hooks=hooks)
+        return httpx2.AsyncClient(headers=headers, timeout=patience, event_hooks=hooks, auth=auth or self._auth)
 
     async def _look(self, response: httpx2.Response) -> None:
         if response.status_code >= REFUSED:

@@ -6,9 +6,10 @@ the SDK before it starts one.
 """
 
 import itertools
+import math
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,12 +18,16 @@ import anyio.to_thread
 from anyplug.formats.mcp import config_file, config_variables, tool_results
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
+from anyplug.formats.shared.features import CommandAnswer
+from anyplug.home.settings import Home
+from anyplug.model import hints
 from anyplug.model.errors import RETURN_LESS, CallError, TimedOut, TooLarge, Unavailable
-from anyplug.model.types import Call, Endpoint, Offer, Plugin, Result
+from anyplug.model.types import Call, Endpoint, LogMessage, Offer, Plugin, ResourceUpdated, Result
 from anyplug.runtime import mcp_sdk
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import TOO_MANY, Unread
 from anyplug.runtime.session.session import PeerGone, Session
+from anyplug.secrets.vault import Secrets
 
 if TYPE_CHECKING:  # these import the SDK
     from anyplug.formats.mcp.client import Conversation
@@ -34,6 +39,7 @@ LEAVE_S = 2.0  # how long a remote server may take to end the session
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps a project's dependencies
 NOTICE_S = 1.0  # how long a lost connection may take to report why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
+UNAUTHORISED = 401  # the HTTP status of a server that wants a sign-in
 CLOSED = "the connection was closed"
 
 _numbers = itertools.count(1)
@@ -73,18 +79,34 @@ class Server:
     def offer(self) -> Offer:
         """What it has listed so far."""
         listing = self._talk.listing
-        named = [f"server '{self._name}': {text}" for text in listing.warnings]
-        return Offer(tools=tool_results.tools(self.plugin.name, self._name, listing), warnings=tuple(named))
+        served, place = self._talk.served, (self.plugin.name, self._name)
+        named = [f"server '{self._name}': {text}" for text in (*listing.warnings, *served.warnings)]
+        return Offer(
+            tools=tool_results.tools(*place, listing),
+            commands=served.commands(*place),
+            resources=served.listed(*place),
+            services=served.tools(*place),
+            warnings=tuple(named),
+        )
 
     async def start(self) -> None:
         """Start or connect to it and wait for its tools; if it raises Unavailable, nothing is left running."""
         endpoint = self._resolved()
         conversation, inbox, outbox, exchange = await anyio.to_thread.run_sync(_load_sdk)
-        self._talk = conversation(self._name, self._folders(endpoint), log=self._log, changed=self._changed)
+        self._talk = conversation(
+            self._name,
+            self._folders(endpoint),
+            log=self._log,
+            changed=self._changed,
+            said=self._said,
+            pausing=self._pausing,
+            updated=lambda uri: self._listener.said(self, ResourceUpdated(self.plugin.name, self._name, uri)),
+        )
         if endpoint.command:
             ways = self._by_command(endpoint, inbox(), outbox)
         else:
-            self._exchange = exchange(endpoint, self._limit, self._lose, self._terms.granted)
+            auth = await anyio.to_thread.run_sync(_signed_in, self._terms.home, self.plugin, endpoint)
+            self._exchange = exchange(endpoint, self._limit, self._lose, self._terms.granted, auth)
             if lacking := self._exchange.lacking(endpoint.url):
                 raise Unavailable(
                     f"cannot connect to MCP server '{self._name}': '{self.plugin.name}' was not granted {lacking}",
@@ -142,6 +164,34 @@ class Server:
             del self.active[number], self._under_way[number]
             self._cut.pop(number, None)
 
+    @contextmanager
+    def _pausing(self, call: Call) -> Iterator[None]:
+        """Stop the clock of a call that waits for its caller."""
+        number = next((number for number, one in self.active.items() if one.id == call.id), None)
+        scope = self._under_way.get(number) if number is not None else None
+        left = scope.deadline - anyio.current_time() if scope is not None else 0.0
+        if scope is not None:
+            scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            if scope is not None:
+                scope.deadline = anyio.current_time() + left
+
+    async def run_command(self, name: str, words: str) -> CommandAnswer:
+        """Get a prompt; raises CallError."""
+        timeout_s = self._terms.settings.timeout_s or tool_results.TIMEOUT_S
+        try:
+            with anyio.move_on_after(timeout_s):
+                return await self._talk.prompt(self.plugin.name, name, words)
+        except tool_results.Lost as lost:
+            self._lose(str(lost))
+            raise self.unavailable(f"while '/{name}' was running", self.gone or PeerGone(str(lost))) from lost
+        raise TimedOut(
+            f"timeout waiting for {self.plugin.name}/{name} after {timeout_s:g}s",
+            f"`timeout_s` under [plugins.{self.plugin.name}] in settings.toml changes the limit",
+        )
+
     async def stop(self) -> None:
         """End it in order."""
         self._is_leaving = True
@@ -159,6 +209,8 @@ class Server:
                 f"`anyplug show {self.plugin.name}` shows its address: check that it is running, and that it accepts "
                 "you"
             )
+            if self._exchange is not None and self._exchange.status == UNAUTHORISED:
+                hint = f"`anyplug login {self.plugin.name}` signs you in"
         return long_lived.ended(what, when, gone, hint)
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
@@ -180,9 +232,12 @@ class Server:
         """Return the configuration with every reference resolved; raises Unavailable with a hint."""
         endpoint = next(one for one in self.plugin.endpoints if one.name == self._name)
         try:
-            return config_variables.resolve(endpoint, self._terms.environment, self._project)
+            data = self._terms.home.data(self.plugin)
+            given = {**dict.fromkeys(config_variables.DATA, data), **self._terms.environment}
+            return config_variables.resolve(endpoint, given, self._project)
         except config_variables.Unresolved as absent:
-            reason, cure = f"the variable {absent.name} is not set", f"export {absent.name}, or write its value"
+            store = hints.command("secret", self.plugin.name, absent.name)
+            reason, cure = f"the variable {absent.name} is not set", f"{store} asks for its value; or export it"
             if absent.kind:
                 reason = f"${{{absent.kind}:{absent.name}}} is only available in another program"
                 cure = "use an environment variable instead: ${env:NAME}"
@@ -212,7 +267,7 @@ class Server:
                 ended=ended,
                 log=self._terms.log,
                 longest_line=self._limit,
-                missed=self._missed,
+                missed=lambda line: self._missed(line, inbox),
                 sieve=self._terms.secrecy.stream(),
             )
         except OSError as error:
@@ -289,8 +344,10 @@ class Server:
             self._ended(PeerGone(reason))
             self._talk.leave()
 
-    def _missed(self, line: Unread) -> None:
+    def _missed(self, line: Unread, inbox: "Inbox") -> None:
         """Cancel what is running if a line was too long: it is unknown whose answer it was."""
+        if not line.is_too_long:
+            inbox.miss(line)
         if not line.is_too_long or line.is_end:
             return
         for number, scope in self._under_way.items():
@@ -299,6 +356,10 @@ class Server:
 
     def _changed(self) -> None:
         self._listener.registered(self)
+
+    def _said(self, level: str, logger: str, data: Any) -> None:
+        said = LogMessage(self.plugin.name, level, logger, data)
+        self._listener.said(self, self._terms.secrecy.struct(said, frozenset({"plugin", "level"})))
 
     def _log(self, text: str) -> None:
         self._terms.log(f"[{self._name}] {text}\n".encode(errors="replace"))
@@ -316,6 +377,13 @@ class Server:
             self.gone = gone
             self._settled.set()
             self._listener.ended(self, gone)
+
+
+def _signed_in(home: Home, plugin: Plugin, endpoint: Endpoint) -> Any:
+    """Return what shows a server who is signed in, if anybody is."""
+    from anyplug.formats.mcp import sign_in  # with the SDK
+
+    return sign_in.stored(Secrets(home), plugin, endpoint)
 
 
 def _load_sdk() -> "tuple[type[Conversation], type[Inbox], type[Outbox], type[Exchange]]":

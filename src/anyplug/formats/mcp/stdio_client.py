@@ -4,10 +4,12 @@ The SDK takes messages one by one while a session reads in chunks: a server that
 its own pipe. Imports the SDK, so only what starts a server imports this.
 """
 
+import re
 from collections import deque
 from typing import Any
 
 import anyio
+import msgspec
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     PARSE_ERROR,
@@ -21,9 +23,14 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from anyplug.formats.mcp.streams import Source, Stream
+from anyplug.runtime.session.reader import Unread
 from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
 UNREADABLE = "Failed to parse the answer"  # as the SDK words it for remote servers
+# Where SDKs write the id of an answer: first, or last. Elsewhere it may be part of the result.
+FIRST_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+|"[^"\\]*")\s*[,}]')
+LAST_ID = re.compile(rb'[,{]\s*"id"\s*:\s*(\d+|"[^"\\]*")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+METHOD = b'"method"'
 FULL = 256  # unread messages before the server has to wait
 
 
@@ -45,11 +52,22 @@ class Inbox(Source):
         except (ValidationError, RecursionError):
             self.session.malformed("a message must be JSON-RPC 2.0")
             number = frame.get("id")
-            if "method" in frame or not isinstance(number, int | str):
-                return
-            # Whatever waits for this answer need not wait any longer.
-            unreadable = ErrorData(code=PARSE_ERROR, message=f"{UNREADABLE}: it is not JSON-RPC 2.0")
-            message = JSONRPCError(jsonrpc="2.0", id=number, error=unreadable)
+            if "method" not in frame and isinstance(number, int | str):
+                self._fail(number, "it is not JSON-RPC 2.0")
+            return
+        self._add(message)
+
+    def miss(self, line: Unread) -> None:
+        """Handle a line that is not JSON: if it was meant as an answer, its caller is told."""
+        found = FIRST_ID.match(line.part) or LAST_ID.search(line.end)
+        if found is not None and METHOD not in line.part and METHOD not in line.end:
+            self._fail(msgspec.json.decode(found[1]), line.why)
+
+    def _fail(self, number: int | str, why: str) -> None:
+        error = ErrorData(code=PARSE_ERROR, message=f"{UNREADABLE}: {why}")
+        self._add(JSONRPCError(jsonrpc="2.0", id=number, error=error))
+
+    def _add(self, message: JSONRPCMessage) -> None:
         self.session.counts.frames[_kind(message)] += 1
         self._messages.append(SessionMessage(message))
         if len(self._messages) >= FULL and not self._is_paused:

@@ -13,7 +13,18 @@ TIMEOUT_S = 60.0
 MOST_TOOLS = 1_000  # of one server; real ones have a few dozen
 LONGEST_NAME = 200  # characters of a tool's name
 SHOWN_WARNINGS = 5  # violations of a result's own schema that are shown
+# The protocol's methods. Records and questions name some of them as `mcp.SERVER.METHOD`, as if they were tools.
+METHODS = (
+    "completion/complete", "elicitation/create", "logging/setlevel", "prompts/get", "prompts/list", "resources/list",
+    "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list",
+    "sampling/createmessage", "tools/call", "tools/list",
+)  # fmt: skip
 SILENT = "the tool reported an error without a message"
+
+
+def is_method(name: str) -> bool:
+    """Return whether a tool of this name could pass for a method of the protocol, of its server or another one."""
+    return f".{name.lower()}".endswith(tuple(f".{method}" for method in METHODS))
 
 
 class Lost(Exception):
@@ -53,8 +64,8 @@ class Listing:
             self.warn(f"the tool '{name}' was skipped: its inputSchema is not an object")
         elif why := json_values.excess(tool):
             self.warn(f"the tool '{name}' was skipped: its schema is unusable, {why}")
-        elif _is_only_a_task(tool):
-            self.warn(f"the tool '{name}' was skipped: it runs only as a task, which anyplug does not support")
+        elif is_method(name):
+            self.warn(f"the tool '{name}' was skipped: the name stands for a method of the protocol")
         elif name in self.tools:
             self.warn(f"it lists the tool '{name}' twice; the first is used")
         elif len(self.tools) >= MOST_TOOLS:
@@ -65,7 +76,8 @@ class Listing:
         return False
 
 
-def _is_only_a_task(tool: dict[str, Any]) -> bool:
+def is_only_a_task(tool: dict[str, Any]) -> bool:
+    """Return whether a tool cannot be called in any other way."""
     execution = tool.get("execution")
     return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
@@ -77,7 +89,7 @@ def tools(plugin: str, server: str, listing: Listing) -> tuple[Tool, ...]:
 
 def result(answer: "types.CallToolResult", output_schema: Any) -> Result:
     """Convert a call's result."""
-    content = tuple(_block(block) for block in answer.content)
+    content = tuple(map(block, answer.content))
     said = "\n".join(block.text for block in content if isinstance(block, Text))
     metadata: dict[str, Any] = {"_meta": dict(answer.meta)} if answer.meta else {}
     if notes := _annotations(answer):
@@ -111,24 +123,27 @@ def _tool(plugin: str, server: str, name: str, raw: dict[str, Any]) -> Tool:
         timeout_s=TIMEOUT_S,
         process=server,
         output_schema=output if isinstance(output := raw.get("outputSchema"), dict) else None,
+        is_repeatable=isinstance(annotations, dict)
+        and any(annotations.get(name) is True for name in ("readOnlyHint", "idempotentHint")),
     )
 
 
-def _block(block: "types.ContentBlock") -> Block:
-    if block.type == "text":
-        return Text(block.text)
-    if block.type == "image":
-        return Image(block.mime_type, block.data)
-    if block.type == "audio":
-        return Audio(block.mime_type, block.data)
-    if block.type == "resource_link":
+def block(given: "types.ContentBlock") -> Block:
+    """Convert a block of content."""
+    if given.type == "text":
+        return Text(given.text)
+    if given.type == "image":
+        return Image(given.mime_type, given.data)
+    if given.type == "audio":
+        return Audio(given.mime_type, given.data)
+    if given.type == "resource_link":
         return Resource(
-            uri=str(block.uri),
-            mime_type=block.mime_type or "",
-            name=block.title or block.name,
-            description=block.description or "",
+            uri=str(given.uri),
+            mime_type=given.mime_type or "",
+            name=given.title or given.name,
+            description=given.description or "",
         )
-    held = block.resource
+    held = given.resource
     return Resource(
         uri=str(held.uri),
         mime_type=held.mime_type or "",

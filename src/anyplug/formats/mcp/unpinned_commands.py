@@ -30,6 +30,7 @@ _UVX = (
     ),
 )  # fmt: skip
 _PIPX = (("--spec", "--with"), ("--python", "--pip-args", "--index-url", "-i"))
+_REPLACING = frozenset({"-p", "--package", "--from", "--spec"})  # what is run is then a program of this package
 _DOCKER_SWITCHES = frozenset(
     {"-i", "-t", "-it", "-ti", "-d", "-P", "-q", "--rm", "--init", "--interactive", "--tty", "--detach", "--privileged",
      "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet", "--replace"}
@@ -59,6 +60,15 @@ def unpinned(words: Sequence[str]) -> list[Fetched]:
         if program == name and rest[: len(subcommands)] == subcommands:
             return find(rest[len(subcommands) :])
     return []
+
+
+def takes_value(option: str, *, is_container: bool) -> bool:
+    """Return whether the next word belongs to an option of a program that fetches packages or starts containers."""
+    if "=" in option:
+        return False
+    if is_container:
+        return option not in _DOCKER_SWITCHES
+    return any(option in names for group in (_NPX, _UVX, _PIPX) for names in group)
 
 
 def _without_wrappers(words: list[str]) -> list[str]:
@@ -101,7 +111,7 @@ def _packages(words: list[str], stand_ins: Sequence[str], with_value: Sequence[s
     """Find the packages in an installer's arguments: those that options name, else the first that is not an option."""
     named: list[str] = []
     rest = iter(words)
-    tool = ""
+    tool, is_replaced = "", False
     for word in rest:
         option, equals, value = word.partition("=")
         if word == "--":
@@ -109,14 +119,13 @@ def _packages(words: list[str], stand_ins: Sequence[str], with_value: Sequence[s
             break
         if option in stand_ins:
             named.append(value if equals else next(rest, ""))
+            is_replaced |= option in _REPLACING
         elif option in with_value and not equals:
             next(rest, "")
         elif not word.startswith("-"):
             tool = word
             break
-    replaces = [name for name in stand_ins if name in {"-p", "--package", "--from", "--spec"}]
-    replaced = any(word.partition("=")[0] in replaces for word in words[: words.index(tool)] if tool in words)
-    return [*named, *([tool] if tool and not replaced else [])]
+    return [package for package in (*named, *(() if is_replaced else (tool,))) if package]
 
 
 def _npm(words: list[str]) -> list[Fetched]:

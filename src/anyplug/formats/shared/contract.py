@@ -28,6 +28,7 @@ class Folder(msgspec.Struct, frozen=True):
     path: str  # the real path
     found_at: str  # the path under which it was found
     explicit: bool = False  # the user named it
+    assumed: bool = False  # the user takes it for a plugin, although its files do not say so
 
     def is_named(self, name: str) -> bool:
         """Return whether the folder, or the link to it, has this name."""
@@ -45,6 +46,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     ]  # masks the plugin's secrets; needed before a text is truncated, otherwise the host does it
     run: Run  # for setting a plugin up; what a call needs, the host runs
     tell: Callable[[str], None]  # progress, for a person
+    project: str = ""  # the folder that callers work in
 
 
 class AskPeer(msgspec.Struct, frozen=True):
@@ -81,9 +83,18 @@ class AskInstall(msgspec.Struct, frozen=True):
     subdir: str
 
 
+class ReadResult(msgspec.Struct, frozen=True):
+    """Read a range of a kept result, in characters."""
+
+    id: str
+    offset: int
+    length: int
+
+
 # What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, a
-# job the result of its tool, an inspection a text and data, a request for a plugin the words to type.
-Request = Program | AskPeer | Reload | AskJob | Inspect | AskInstall
+# job the result of its tool, an inspection a text and data, a request for a plugin the words to type, a kept result its
+# part, where that ends and the length of the whole.
+Request = Program | AskPeer | Reload | AskJob | Inspect | AskInstall | ReadResult
 
 
 class Format(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from anyplug.model.types import Block, Call, Plugin, Result
+from anyplug.model.types import Block, Call, Plugin, PromptMessage, Result
 
 
 class PanelContent(msgspec.Struct, frozen=True):
@@ -72,6 +72,15 @@ class CommandAnswer(msgspec.Struct, frozen=True):
     display: str = ""
     open_panel: PanelContent | None = None
     error: str = ""
+    tool_name: str = ""
+    tool_args: dict[str, Any] = {}
+
+
+class PromptAnswer(CommandAnswer, frozen=True):
+    """A prompt with its roles and images, as only some formats have them."""
+
+    messages: tuple[PromptMessage, ...] = ()
+    description: str = ""
 
 
 class GuardAnswer(msgspec.Struct, frozen=True):

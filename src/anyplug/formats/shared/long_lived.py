@@ -1,6 +1,5 @@
 """Shared by formats with long-running plugins: why one could not be started, and how one ended."""
 
-import shutil
 from typing import Any
 
 import msgspec
@@ -51,6 +50,8 @@ def ended(what: str, when: str, gone: PeerGone, hint: str) -> Unavailable:
 
 def not_started(what: str, program: Program, reason: str, *, plugin: str, named_in: str) -> Unavailable:
     """Return why a program could not be started, and the fix; `named_in` is where its author names it."""
+    import shutil  # with three compressors; only needed after a failure
+
     name, search_path = program.argv[0], program.env.get("PATH")
     path = name if "/" in name else shutil.which(name, path=search_path)
     fault = not_on_path(name, named_in) if path is None else diagnose(path, search_path)

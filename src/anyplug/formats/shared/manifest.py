@@ -1,7 +1,6 @@
 """Read manifests: with a size limit, accepting a byte-order mark, and with every fault as a Problem with its fix."""
 
 import os
-import re
 import stat
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from anyplug.home import digest, untrusted_files
 from anyplug.model import json_values
 from anyplug.model.hints import typed
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Problem
 from anyplug.runtime.processes.diagnosis import diagnose
 
@@ -30,7 +30,8 @@ SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/nix/", "/snap/")
 
 PLAIN_NAMES = "use letters, digits, dots, hyphens, underscores"  # the fix for an invalid name
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_BYTE = late(r"\(byte (\d+)\)")
+_PLAIN_NAME = late(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Report:
@@ -82,12 +83,25 @@ def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = 
     try:
         value = msgspec.json.decode(text.removeprefix(BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        note(f"{name} is not valid JSON at {path}: {error}", f"{typed('python3', '-m', 'json.tool', path)} shows where")
+        where = f"{path}{_place(text, str(error))}"
+        note(
+            f"{name} is not valid JSON at {where}: {error}", f"{typed('python3', '-m', 'json.tool', path)} shows where"
+        )
         return None
     if not isinstance(value, dict):
         note(f"{name} is not valid JSON at {path}: it must contain an object", "begin it with { and end it with }")
         return None
     return value
+
+
+def _place(text: bytes, error: str) -> str:
+    """Return the line and column of an error that names a byte, or the end of a text that stops too early."""
+    found = _BYTE.search(error)
+    if found is None and "truncated" not in error:
+        return ""
+    before = text.removeprefix(BOM)[: int(found[1])] if found is not None else text.removeprefix(BOM).rstrip()
+    column = len(before.rpartition(b"\n")[2].decode(errors="replace")) + 1
+    return f", line {before.count(10) + 1}, column {column}"
 
 
 def entrypoint(folder: str, base: str, given: str, report: Report, *, what: str, fatal: bool) -> str:
@@ -167,6 +181,11 @@ def is_the_machines(program: str) -> bool:
     """Return whether a program belongs to the system, or only runs others' code."""
     name = os.path.basename(program).rstrip("0123456789.-")  # python3.12, perl5.38-2
     return program.startswith(SYSTEM_FOLDERS) or name in INTERPRETERS | FETCHERS
+
+
+def are_direct(folder: str, paths: Iterable[str]) -> bool:
+    """Return whether normalised paths name files directly in a folder."""
+    return all(path.rpartition("/")[0] == folder for path in paths)
 
 
 def is_inside(path: str, folder: str) -> bool:

@@ -1,6 +1,8 @@
 """Shared by formats whose call is one process: its failures, in the words that the format's users know."""
 
+import errno
 import os
+import re
 
 import msgspec
 
@@ -17,11 +19,13 @@ from anyplug.model.errors import (
     Unavailable,
     last_words,
 )
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Call
 from anyplug.runtime.processes.diagnosis import diagnose
 from anyplug.runtime.processes.program import Finished, Program
 
 COMMAND_NOT_FOUND = 127  # the exit code of shells and env
+_NOT_FOUND = late(r"([\w.+-]+): (?:command )?not found\s*$", re.MULTILINE)  # as shells say it
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -55,7 +59,7 @@ def failure(call: Call, program: Program, finished: Finished, words: Words) -> C
         )
     if finished.ending == "lost":
         return Unavailable(f"{words.crashed}: {finished.reason}", "call it again")
-    return _crashed(finished, words, stdout, stderr)
+    return _crashed(call, program, finished, words, stdout, stderr)
 
 
 def cure_for_start(reason: str, plugin: str) -> str:
@@ -67,12 +71,25 @@ def cure_for_start(reason: str, plugin: str) -> str:
     return "run it by hand"
 
 
+def cure_for_missing(call: Call, program: Program, stderr: str) -> str:
+    """Return what to do about exit code 127: name what is to be installed, if the file or stderr tells."""
+    search = program.env.get("PATH")
+    if fault := diagnose(call.tool.program, search):
+        return fault.hint
+    import shutil  # with three compressors; only needed after a failure
+
+    named = _NOT_FOUND.search(stderr)
+    if named is None or shutil.which(named[1], path=search):  # it may be there, and hidden by the sandbox
+        return "a program that it needs, or its interpreter, is not installed"
+    return f"install {named[1]}"
+
+
 def decode(output: bytes) -> str:
     """Decode an untrusted program's output."""
     return output.decode(errors="replace")
 
 
-def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
+def _crashed(call: Call, program: Program, finished: Finished, words: Words, stdout: str, stderr: str) -> Crashed:
     code = finished.exit_code or 0
     said = stderr.strip()[:STDERR_SHOWN]
     hint = "run it by hand with the same input and check its stderr"
@@ -84,7 +101,7 @@ def _crashed(finished: Finished, words: Words, stdout: str, stderr: str) -> Cras
 
         said = f"killed by {signal_name(-code)}" + (f"; {said}" if said else "")
     if code == COMMAND_NOT_FOUND:
-        hint = "a program that it needs, or its interpreter, is not installed"
+        hint = cure_for_missing(call, program, stderr)
     elif len(stderr.strip()) > STDERR_SHOWN:  # the error is at the end of a trace
         hint = f"the end of its stderr: {last_words(stderr).splitlines()[-1][:STDERR_SHOWN]}"
     return Crashed(
@@ -100,6 +117,8 @@ def _not_started(call: Call, program: Program, finished: Finished, words: Words)
     path = call.tool.program
     if not os.path.isdir(call.plugin.path):
         return Unavailable(f"the folder of plugin '{call.plugin.name}' is gone: {call.plugin.path}", "install it again")
+    if finished.errno in SHORTAGES or finished.errno == errno.EAGAIN:  # of the host's, and not the program's fault
+        return Unavailable(f"{words.not_started}: {path}: {finished.reason}", CURE_FOR_SHORTAGE)
     fault = diagnose(path, program.env.get("PATH"))
     if fault is None:
         return NotExecutable(

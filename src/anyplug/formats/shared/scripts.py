@@ -2,6 +2,7 @@
 
 import fcntl
 import functools
+import glob
 import hashlib
 import os
 import re
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.home.settings import Home
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.diagnosis import has_shebang_or_is_binary
 from anyplug.runtime.processes.program import Program
@@ -20,15 +22,26 @@ RESOLVE_S = 600.0  # a large dependency over a slow connection
 LARGEST_SCRIPT = 1 << 20  # bytes of it that decide whether its dependencies are resolved
 HEAD_BYTES = 64 << 10  # where a script's metadata is
 MAX_OUTPUT = 1 << 20
+ENVIRONMENTS = "environments-v*"  # where uv keeps those of scripts, in its cache
+# What interpreters load when they start: folders, and which of their files. A folder that was moved there counts, too.
+LOADED_AT_START = {
+    "": "",
+    "*": r"pyvenv\.cfg",
+    "*/bin": r"python.*",
+    "*/lib": "",
+    "*/lib/python*": "",
+    "*/lib/python*/site-packages": r".*\.pth|_virtualenv\.py|sitecustomize.*|usercustomize.*",
+}
 LOCK = "lock"  # among the notes
+MARK = "fetched-by-anyplug"  # in the folder of what was fetched; `uv` may create that folder again, but not this file
 TURN_POLL_S = 0.05  # how often a waiting process checks whether it is its turn
 # All that resolving gets of a plugin's environment: how to reach the network and where to put things. The code that
 # builds dependencies is third-party and has the network, so it must not get the plugin's secrets.
-OF_RESOLVING = re.compile(
+OF_RESOLVING = late(
     r"PATH|HOME|LANG|UV_.*|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|(?i:(?:https?|all|no)_proxy)|ANYPLUG_GUARD"
 )
 
-_METADATA = re.compile(rb"^# /// script\s*$", re.MULTILINE)
+_METADATA = late(rb"^# /// script\s*$", re.MULTILINE)
 
 
 def command(program: str) -> tuple[str, ...]:
@@ -62,10 +75,15 @@ def is_resolved(script: str, environment: dict[str, str], notes: str) -> bool:
 
 
 def is_emptied(fetched: str, notes: str) -> bool:
-    """Return whether the folder of what was fetched is gone: the plugin can remove it, to have it built again."""
+    """Return whether what was fetched is gone: the plugin can remove it, to have it built again."""
     with suppress(FileNotFoundError):
-        return any(name != LOCK for name in os.listdir(notes)) and not os.path.isdir(fetched)
+        return any(name != LOCK for name in os.listdir(notes)) and not is_fetched(fetched)
     return False
+
+
+def is_fetched(fetched: str) -> bool:
+    """Return whether something was fetched and its folder has not been emptied since."""
+    return os.path.lexists(os.path.join(fetched, MARK))
 
 
 @asynccontextmanager
@@ -121,8 +139,11 @@ def forget(cache: str, notes: str) -> None:
         untrusted_files.remove(cache)
 
 
-def remember(script: str, notes: str) -> None:
-    """Record that a script's dependencies are resolved, until the script changes."""
+def remember(script: str, fetched: str, notes: str) -> None:
+    """Record that a script's dependencies are resolved, until the script changes or what was fetched is gone."""
+    # Another script may have left the mark. If the plugin put a link there, the folder counts as emptied.
+    with suppress(OSError), untrusted_files.hold(fetched) as folder:
+        os.close(folder.create(MARK))
     with open(_marker(script, _source(script), notes), "wb"):
         pass
 
@@ -140,6 +161,52 @@ def _prefixes(programs: str, search_path: str) -> tuple[str, ...]:
     real = {os.path.realpath(folder) for folder in folders}
     ours = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)}
     return tuple(sorted(ours | real | {os.path.dirname(folder) for folder in real}))  # outer ones first
+
+
+def resolved_at(script: str, environment: Mapping[str, str], notes: str) -> object:
+    """Return a value that changes when a script's dependencies are resolved again, or its environment is changed."""
+    if not (at := _resolution_time(script, notes)):
+        return None
+    return (at, _newest(environment))
+
+
+def why_unsure(script: str, environment: Mapping[str, str], notes: str) -> str:
+    """Return why a script's interpreter must not be started outside a call; empty if it may.
+
+    The plugin can write to its environment, and parts of that run whenever the interpreter starts.
+    """
+    if not _names_dependencies(_source(script)):
+        return ""
+    if not (at := _resolution_time(script, notes)):
+        return "it can write to the environment that uv resolved for it"
+    return "its environment was changed after uv resolved it" if _newest(environment) > at else ""
+
+
+def _resolution_time(script: str, notes: str) -> int:
+    source = _source(script)
+    if not _names_dependencies(source):
+        return 0
+    try:
+        return os.stat(_marker(script, source, notes)).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _newest(environment: Mapping[str, str]) -> int:
+    """Return the time of the last change of what interpreters load at their start, in all environments of a plugin.
+
+    Nobody can set this time. What the plugin put there since counts, too.
+    """
+    found = 0
+    top = os.path.join(glob.escape(environment.get("UV_CACHE_DIR", "")), ENVIRONMENTS)
+    for part, loaded in LOADED_AT_START.items():
+        for path in glob.iglob(os.path.join(top, part).rstrip("/")):
+            with suppress(OSError):
+                found = max(found, os.lstat(path).st_ctime_ns)
+                for name in os.listdir(path) if loaded else ():
+                    if re.fullmatch(loaded, name):
+                        found = max(found, os.lstat(os.path.join(path, name)).st_ctime_ns)
+    return found
 
 
 def _uv(environment: dict[str, str]) -> str:

@@ -16,11 +16,10 @@ from anyplug.formats.stavrobot import manifests
 from anyplug.home import plugin_config
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import hints, json_values
-from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable
+from anyplug.model.errors import CallError, ConfigError, ConfigMissing, Unavailable, is_shortage
 from anyplug.model.hints import typed
 from anyplug.model.types import Call, Off, Plugin, Result, Text
 from anyplug.runtime.processes.program import Files, Finished, Program
-from anyplug.secrets.env_vars import certificates
 
 NAME = manifests.NAME
 TITLE = "Stavrobot"
@@ -82,6 +81,8 @@ def switched_off(plugin: Plugin) -> Off | None:
 
 def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: frozenset[str]) -> dict[str, str]:
     """Return the short list that Stavrobot promises, and what was granted by name."""
+    from anyplug.secrets.env_vars import certificates  # its patterns take milliseconds to compile
+
     cache = home.cache(plugin)
     return {
         **{name: users[name] for name in granted if name in users},
@@ -130,12 +131,12 @@ def result(call: Call, request: Program, answer: Finished, around: Surroundings)
         raise one_shot.failure(call, request, answer, WORDS)
     if code == 0:
         return _output(answer)
-    hint = "a program that it needs is not installed" if code == one_shot.COMMAND_NOT_FOUND else ""
+    stderr = one_shot.decode(answer.stderr)
     raise CallError(
         _joined(answer) or f"the tool failed (exit {code}) without a message",
-        hint,
+        one_shot.cure_for_missing(call, request, stderr) if code == one_shot.COMMAND_NOT_FOUND else "",
         exit_code=code,
-        stderr=one_shot.decode(answer.stderr),
+        stderr=stderr,
     )
 
 
@@ -163,6 +164,8 @@ def _configure(call: Call) -> None:
         if not absent:
             plugin_config.fill_in_defaults(plugin, values)
     except ConfigError as error:
+        if isinstance(error.__cause__, OSError) and is_shortage(error.__cause__):  # nothing is wrong with the file
+            raise Unavailable(error.message, error.hint) from error
         raise ConfigUnusable(error.message, error.hint) from error
     if absent:
         raise ConfigMissing(plugin.name, absent)
@@ -200,10 +203,14 @@ async def _resolve(plugin: Plugin, around: Surroundings) -> None:
     notes = scripts.notes(around.home, plugin)
     if not plugin.explicit:
         await scripts.forget_aside(around.home.cache(plugin), notes)
+    fetched = []
     for tool in plugin.tools:
         if not scripts.is_resolved(tool.program, around.environment, notes):
             await _fetch(plugin, tool.program, around)
-            scripts.remember(tool.program, notes)
+            scripts.remember(tool.program, around.environment["UV_CACHE_DIR"], notes)
+            fetched.append(tool.program)
+    for program in fetched[:-1]:  # those after it changed the environments once more
+        scripts.remember(program, around.environment["UV_CACHE_DIR"], notes)
 
 
 async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:

@@ -1,7 +1,6 @@
 """Stavrobot's manifests: the bundle's own and one per tool, with their parameters converted to JSON Schema."""
 
 import os
-import re
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from anyplug.home import plugin_config, untrusted_files
 from anyplug.model import hints, permissions, schema
 from anyplug.model.errors import ConfigError
 from anyplug.model.json_values import kind
+from anyplug.model.late_patterns import late
 from anyplug.model.types import ConfigKey, Plugin, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.secrets import secret_names
@@ -27,7 +27,7 @@ MOST_ENTRIES = 5_000  # in a plugin's folder, searched for tools
 INSTRUCTIONS_SHOWN = 5_000  # characters
 ASKED = ("network",)  # assumed for a plugin that declares nothing
 
-PLUGIN_NAME = re.compile(r"[a-z0-9-]+")
+PLUGIN_NAME = late(r"[a-z0-9-]+")
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 _KEPT_KEYS = ("enum", "default", "items", "properties")
 
@@ -41,8 +41,8 @@ def load(folder: Folder) -> Plugin | None:
         return None
     name = _check_fields(raw, folder, report, where) if raw is not None else ""
     raw = raw or {}
-    init = _init(raw, folder.path, report) if not report.is_broken else ""
-    tools = _tools(name, folder.path, report) if not report.is_broken else ()
+    init = _init(raw, folder.path, report) if raw else ""
+    tools = _tools(name, folder.path, report) if raw else ()  # also of a broken one: every fault is told at once
     instructions = raw.get("instructions", "")
     plugin = Plugin(
         name=name or os.path.basename(folder.found_at),
@@ -54,10 +54,11 @@ def load(folder: Folder) -> Plugin | None:
         permissions=ASKED,
         tier=permissions.tier(ASKED),
         tools=() if report.is_broken else tools,
+        unloaded=tools if report.is_broken else (),
         config=_config(raw, report),
         keeps_config=True,
         instructions=_cut(instructions) if isinstance(instructions, str) else "",
-        init=init,
+        init="" if report.is_broken else init,
         init_timeout_s=INIT_TIMEOUT_S,
     )
     _warn_of_values(plugin, report)

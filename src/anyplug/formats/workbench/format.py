@@ -4,7 +4,6 @@ What it offers is not in a manifest: it registers tools while it runs.
 """
 
 import os
-import re
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from anyplug.formats.shared.scripts import modules_above
 from anyplug.home.settings import Arguments, Home
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput, TooLarge
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Audio, Block, Call, Failure, Image, Plugin, Resource, Result, Text
 
 NAME = "workbench"
@@ -55,11 +55,11 @@ MOST_RE_EXPORTED = 50  # files that are searched
 # Assumed for plugins that declare nothing.
 ASKED = ("network", "filesystem:read")
 
-_ODD = re.compile(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which is also used for logs
-_REGISTER = re.compile(rb"\bregister\b")
-_EXPORT = re.compile(r"\bexports?\b")
-_MODULE = re.compile(r"""(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"]([^'"\s]+)['"]""")
-_WORD = re.compile(r"[A-Za-z_$][\w$]*")
+_ODD = late(r"^[^A-Za-z0-9_]+|[^A-Za-z0-9._-]+")  # in a folder's name, which is also used for logs
+_REGISTER = late(rb"\bregister\b")
+_EXPORT = late(r"\bexports?\b")
+_MODULE = late(r"""(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"]([^'"\s]+)['"]""")
+_WORD = late(r"[A-Za-z_$][\w$]*")
 _NO_NAMES = frozenset(
     {"as", "const", "default", "export", "exports", "from", "import", "let", "module", "require", "var"}
 )
@@ -90,7 +90,8 @@ class Answer(msgspec.Struct, kw_only=True):
 def load(folder: Folder) -> Plugin | None:
     """Read `index.js` and `package.json`.
 
-    Without `register` in index.js, or in a file that it re-exports, the folder is not a Workbench plugin.
+    Without `register` in index.js, or in a file that it re-exports, the folder is not a Workbench plugin; if a person
+    takes it for one, package.json is enough.
     """
     report = manifest.Report()
     try:
@@ -98,7 +99,8 @@ def load(folder: Folder) -> Plugin | None:
     except OSError as error:
         report.error(f"cannot read {MANIFEST} in {folder.path}: {error.strerror or error}", "make it a readable file")
         source = b"register"
-    if b"register" not in source and not _passes_on(folder.path, source):
+    is_assumed = folder.assumed and os.path.lexists(os.path.join(folder.path, PACKAGE))
+    if not is_assumed and b"register" not in source and not _passes_on(folder.path, source):
         return None
     package = _package(folder.path, report)
     return Plugin(

@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import os
 import re
-import secrets
 from typing import Any
 
 import msgspec
@@ -32,7 +31,7 @@ LARGEST_REGISTERED = 16 << 20  # bytes of all of them
 MOST_WARNINGS = 100  # shown to a person
 LONGEST_WARNING = 1_000  # characters
 LONGEST_CHAR = 6  # bytes: \\u0001
-NUMBER_BITS = 56  # so that a plugin cannot answer calls in advance
+NUMBER_BYTES = 7  # so that a plugin cannot answer calls in advance
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
 UNFINISHED = "register has not finished yet; tools that it registers later still appear"
@@ -44,7 +43,7 @@ RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "runner.cjs")
 # The session's pipes become descriptors 3 and 4; the plugin's output goes to stderr, which is logged.
 REDIRECTED = 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2'
 
-_numbers = itertools.count(secrets.randbits(NUMBER_BITS))
+_numbers = itertools.count(int.from_bytes(os.urandom(NUMBER_BYTES), "big"))
 
 
 class Registered(msgspec.Struct):

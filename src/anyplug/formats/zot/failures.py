@@ -43,11 +43,11 @@ def timed_out(
     return TimedOut(f"timeout waiting for {name}/{asked} after {limit_s:g}s{noise(session, before)}", hint)
 
 
-def bad_output(name: str, asked: str, bad: BadAnswer) -> CallError:
-    """Return the error for an invalid answer."""
+def bad_output(name: str, asked: str, bad: BadAnswer, example: str) -> CallError:
+    """Return the error for an invalid answer; `example` is a valid frame."""
     if isinstance(bad, LongAnswer):
         return TooLarge(f"extension {name}/{asked}: {bad}", RETURN_LESS)
-    return BadOutput(f"extension {name}/{asked}: {bad}", "fix the frame that it answers with")
+    return BadOutput(f"extension {name}/{asked}: {bad}", f"answer with a frame such as {example}")
 
 
 def not_asked(name: str, not_sent: NotSent) -> CallError:

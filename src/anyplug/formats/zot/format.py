@@ -5,7 +5,6 @@ What it offers is not in the manifest: it registers tools and commands while it 
 
 import itertools
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from anyplug.formats.shared.new_plugins import NewPlugin
 from anyplug.home.settings import Arguments
 from anyplug.model import permissions
 from anyplug.model.errors import BadOutput
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Block, Call, Failure, Image, Launch, Off, Plugin, Result, Text, Tool
 from anyplug.runtime.processes.program import Program
 
@@ -85,13 +85,17 @@ ASKED = (
 
 LONGEST_NAME = 64  # characters of a name that we derive
 
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
-_UNBROKEN = re.compile(r"[\r\n]+")  # `base64` wraps lines, which zot accepts
+_NOT_PLAIN = late(r"[^A-Za-z0-9._-]+")
+_UNBROKEN = late(r"[\r\n]+")  # `base64` wraps lines, which zot accepts
 NEW: NewPlugin | None = NewPlugin(
     format=NAME,
     folder=os.path.dirname(__file__),
-    languages=("python", "node", "bash"),
-    modules={"python": {"anyplug_ext.py": "anyplug.ext"}},
+    languages=("python", "node", "bash", "typescript", "go"),
+    modules={
+        "python": {"anyplug_ext.py": "anyplug.ext"},
+        "node": {"anyplug-ext.mjs": "anyplug.ext:javascript/anyplug-ext.mjs"},
+        "typescript": {"anyplug-ext.mjs": "anyplug.ext:javascript/anyplug-ext.mjs"},
+    },
 )
 
 
@@ -125,6 +129,18 @@ def load(folder: Folder) -> Plugin:
         enabled=enabled is not False,
         problems=tuple(report.problems),
     )
+
+
+def files_read(plugin: Plugin) -> tuple[str, ...]:
+    """Return the files that decide what `load` returns, if it found no problem and they are no links.
+
+    Empty if other places decide too.
+    """
+    program = plugin.launch.program if plugin.launch is not None else ""
+    where = f"{plugin.path}/{MANIFEST}"
+    if program and "/" not in program and not os.path.lexists(f"{plugin.path}/{program}"):
+        return (where,)  # it is looked up in the PATH when it starts
+    return (where, program) if manifest.are_direct(plugin.path, (program,)) else ()
 
 
 def switched_off(plugin: Plugin) -> Off | None:

@@ -145,9 +145,21 @@ INCOMING: dict[str, type[msgspec.Struct]] = {
 }
 
 # Frames that people see as they come, so the extension's secrets are masked in them; the host handles tool results.
-SHOWN = (CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash, features.OpenPanel, features.PanelRender)
+SHOWN = (
+    CommandResponse, InterceptResponse, Notify, Submit, SubmitSlash,
+    features.OpenPanel, features.PanelRender, features.PanelClose,
+)  # fmt: skip
 PANELS = ("panel", "open_panel")  # objects inside a frame
-NOT_TEXT = frozenset({"id", "panel_id", "modified_args"})
+NOT_TEXT = frozenset({"id", "modified_args"})
+
+
+def panel_of(frame: msgspec.Struct) -> str:
+    """Return the id of the panel that a frame is about; empty if it is about none."""
+    if isinstance(frame, features.PanelRender | features.PanelClose):
+        return frame.panel_id
+    if isinstance(frame, features.OpenPanel):
+        return frame.panel.id
+    return frame.open_panel.id if isinstance(frame, CommandResponse) and frame.open_panel is not None else ""
 
 
 class _PlainResult(ToolResult, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):

@@ -20,8 +20,12 @@ def event(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def about(call: Call) -> dict[str, Any]:
     """Return what events tell about a call."""
-    told = {"tool_id": call.id, "tool_name": call.tool.ruled_as, "tool_args": call.arguments}
-    return {**told, "origin_extension": call.origin} if call.origin else told
+    told: dict[str, Any] = {"tool_id": call.id, "tool_name": call.tool.ruled_as, "tool_args": call.arguments}
+    if call.origin:
+        told["origin_extension"] = call.origin
+    if call.conversation:
+        told["session_id"] = call.conversation
+    return told
 
 
 def outcome(result: Result, *, has_run: bool) -> dict[str, Any]:

@@ -43,6 +43,8 @@ BUILT_FIRST_S = 60.0  # for those that are built or fetched before they run
 # Programs that do that, into the extension's own cache, which is empty at its first start.
 BUILDERS = frozenset({"bunx", "cargo", "deno", "dotnet", "go", "npm", "npx", "pnpm", "pnpx", "uv", "uvx"})
 COMMAND_S = 30.0
+TOOL_RESULT = '{"type": "tool_result", "id": ID, "content": [{"type": "text", "text": "..."}]}'
+COMMAND_RESPONSE = '{"type": "command_response", "id": ID, "action": "display", "display": "..."}'
 INTERCEPT_S = 5.0
 IDLE_READY_S = 0.25  # an extension that is silent for this long after hello counts as ready
 READY_S = 3.0  # and after this in any case
@@ -68,6 +70,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         self.active: dict[str, Call] = {}  # its running tool calls
         self._questions: dict[str, Question] = {}  # open questions to it as a guard
         self._doubted: set[str] = set()  # answers that may have come in an invalid line
+        self._masked_panels: dict[str, str] = {}  # panels whose id has a secret: the id that others see, and its own
         self._listener = listener
         self._sequence = itertools.count(1)  # of its events, without gaps
         self._terms = terms
@@ -166,7 +169,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             self._take_back(number)
             raise
         except BadAnswer as bad:
-            raise failures.bad_output(self.plugin.name, name, bad) from bad
+            raise failures.bad_output(self.plugin.name, name, bad, TOOL_RESULT) from bad
         except NotSent as not_sent:
             raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
@@ -184,7 +187,7 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         except TimeoutError:
             raise failures.timed_out(self.plugin.name, name, COMMAND_S, self.session, noise) from None
         except BadAnswer as bad:
-            raise failures.bad_output(self.plugin.name, name, bad) from bad
+            raise failures.bad_output(self.plugin.name, name, bad, COMMAND_RESPONSE) from bad
         except NotSent as not_sent:
             raise failures.not_asked(self.plugin.name, not_sent) from not_sent
         except PeerGone as gone:
@@ -241,12 +244,12 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
 
     def press_key(self, panel: str, key: str, text: str) -> None:
         """Tell it of a key that was pressed in one of its panels."""
-        frame = {"type": "panel_key", "panel_id": panel, "key": key}
+        frame = {"type": "panel_key", "panel_id": self._masked_panels.get(panel, panel), "key": key}
         self._tell(frame | ({"text": text} if text else {}))
 
     def close_panel(self, panel: str) -> None:
         """Tell it that a person closed one of its panels."""
-        self._tell({"type": "panel_close", "panel_id": panel})
+        self._tell({"type": "panel_close", "panel_id": self._masked_panels.get(panel, panel)})
 
     def _tell(self, frame: dict[str, Any]) -> None:
         """Send it something without an answer. If it has just ended, do nothing; what is too large is dropped."""
@@ -354,7 +357,12 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
             text = {name: value for name, value in raw.items() if name not in frames.NOT_TEXT}
             if why := json_values.excess(text, most=MOST_SHOWN):
                 raise frames.NotAFrame(f"a {kind} frame that cannot be shown: {why}")
-        return self._terms.secrecy.struct(frame, frames.NOT_TEXT) if isinstance(frame, frames.SHOWN) else frame
+        if not isinstance(frame, frames.SHOWN):
+            return frame
+        shown = self._terms.secrecy.struct(frame, frames.NOT_TEXT)
+        if (own := frames.panel_of(frame)) != (name := frames.panel_of(shown)):
+            self._masked_panels[name] = own
+        return shown
 
     def _greet(self, frame: msgspec.Struct) -> None:
         if not isinstance(frame, frames.Hello) or not frame.name:

@@ -1,0 +1,1 @@
+"""The tools that the chat works with: read, write, edit, bash, skill."""

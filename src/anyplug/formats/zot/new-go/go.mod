@@ -1,0 +1,3 @@
+module extension
+
+go 1.21
