@@ -11,7 +11,7 @@ import pytest
 import plugin_folders
 from anyplug.catalog.catalog import Catalog
 from anyplug.home.settings import find_home
-from anyplug.model.errors import NotApproved
+from anyplug.model.errors import NotApproved, StoreError
 
 DECIDE = """
 import sys
@@ -300,7 +300,46 @@ async def test_a_decision_that_cannot_be_read_refuses_calls_with_the_reason(host
     cyclop()
     async with host(roots=(root,)) as h:
         await h.approve(h.plugins[0].plugin)
-        with h.catalog.approvals._deciding() as transaction:
+        with h.catalog.approvals._changing(None) as transaction:
             transaction.execute("INSERT INTO approvals VALUES ('/elsewhere', ?)", (b'{"name": 1}',))
         error = (await h.call("hello")).error
         assert (error.code, "a decision in" in error.message) == ("denied", True)
+
+
+@pytest.mark.anyio
+async def test_each_decision_is_one_record_with_what_it_allows(host, cyclop, root):
+    cyclop(permissions=["network"])
+    async with host(roots=(root,)) as h:
+        plugin, approvals = h.plugins[0].plugin, h.catalog.approvals
+        await h.approve(plugin)
+        approvals.regrant(plugin, approvals.of(plugin), ("network", "clipboard"))
+        approvals.regrant(plugin, approvals.of(plugin), ("clipboard",))
+        approvals.always(plugin)
+        approvals.enable(plugin, on=False)
+        approvals.enable(plugin, on=True)
+        approvals.deny(plugin)
+        approvals.revoke(plugin)
+        approvals.revoke(plugin)  # there is nothing left to revoke
+        records = [item.record for item in h.audit.records()]
+        assert h.audit.verify()[1] == []
+    assert [record.tool for record in records] == [
+        "approve", "grant", "ungrant", "approve", "disable", "enable", "deny", "revoke",
+    ]  # fmt: skip
+    assert {(record.kind, record.plugin, record.by, record.attachment) for record in records} == {
+        ("trust", plugin.name, "person", "library")
+    }
+    assert [record.notes[0] for record in records[:4]] == [
+        "granted network", "granted clipboard", "no longer granted network", "calls no longer ask",
+    ]  # fmt: skip
+
+
+@pytest.mark.anyio
+async def test_a_decision_that_cannot_be_recorded_is_not_made(host, cyclop, root):
+    cyclop()
+    async with host(roots=(root,)) as h:
+        plugin, approvals = h.plugins[0].plugin, h.catalog.approvals
+        with h.catalog.store.writing() as transaction:
+            transaction.execute("CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(FAIL, 'full'); END")
+        with pytest.raises(StoreError):
+            approvals.deny(plugin)
+        assert approvals.of(plugin) is None

@@ -8,10 +8,10 @@ import mcp_clients
 import plugin_folders
 import zot_folders
 from anyplug.call.consent import Attachment
-from anyplug.catalog import tool_descriptions
+from anyplug.catalog import search_tools, tool_descriptions
 from anyplug.catalog.profiles import View
 from anyplug.catalog.tool_search import Index, words
-from anyplug.frontends.mcp import result_content, search_tools
+from anyplug.frontends.mcp import result_content
 from anyplug.home.settings import find_home
 from anyplug.model.errors import ConfigError, ToolNotFound
 from command_line import fails, home, ok

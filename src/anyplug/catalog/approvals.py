@@ -7,6 +7,7 @@ import hashlib
 import os
 import time
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from anyplug.audit.decision_records import Decision, DecisionRecords
+
 Rights = tuple[tuple[str, ...], bool, bool]  # grants; may run where they cannot be enforced; inherits the environment
 
 ZOT = "zot"  # the format whose extensions once needed no permission to act on other plugins
+REMOVED = "removed"  # instead of the folder of a plugin that a grant was about
 SHOWN_CHANGES = 8  # files named before "and N more"
 
 
@@ -84,8 +88,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class Approvals:
     """The decisions in the database."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, second_head: str = "", project: str = "") -> None:
+        """`second_head` belongs to the audit, in which decisions are recorded with the `project` folder."""
         self._store = store
+        self._audit = second_head, project
+        self.place = "library"  # where people decide, for the audit
         self.mark = ChangeCounter(os.path.join(os.path.dirname(store.path), "decisions"))
         self._seen = -1  # size of the change counter up to which all decisions are known
         self.decided = 0  # decisions made by this process
@@ -93,6 +100,13 @@ class Approvals:
         self._decisions: dict[str, Approval] = {}
         self._disabled: frozenset[str] = frozenset()
         self._pins: dict[str, tuple[bytes, Pins]] = {}  # as last read
+
+    @cached_property
+    def records(self) -> "DecisionRecords":
+        """Where decisions are recorded."""
+        from anyplug.audit.decision_records import DecisionRecords  # reading decisions does not need it
+
+        return DecisionRecords(self._store, *self._audit)
 
     @property
     def is_settled(self) -> bool:
@@ -115,14 +129,21 @@ class Approvals:
         decision = self._decisions.get(plugin.path)
         return decision.granted if decision is not None and decision.approved else ()
 
+    def write_grants(self) -> frozenset[str]:
+        """Return the grants of all approved plugins to write files, as of the last refresh."""
+        approved = (decision for decision in self._decisions.values() if decision.approved)
+        return frozenset(grant for decision in approved for grant in decision.granted if _writes(grant))
+
     def granted_over(self, caller: Plugin, callee: Plugin) -> tuple[str, ...]:
-        """Return the same without grants for a tool that belonged to another plugin when they were made."""
-        decision = None if caller.explicit else self._decisions.get(caller.path)
+        """Return the same without grants for a tool that another plugin, or none, had when they were made."""
+        if caller.explicit:
+            return self.granted(caller)
+        decision = self._decisions.get(caller.path)
         meant = decision.callees if decision is not None else {}
         return tuple(
             grant
             for grant in self.granted(caller)
-            if meant.get(permissions.scope_of(grant), callee.path) == callee.path
+            if not (name := permissions.tool_of(grant)) or meant.get(name) == callee.path
         )
 
     def namesakes(self, plugin: Plugin) -> list[str]:
@@ -158,8 +179,12 @@ class Approvals:
         inherits_environment: bool = False,
         callees: dict[str, str] | None = None,
     ) -> None:
-        """Approve the plugin as it is now, with the tools it had when the person reviewed it."""
+        """Approve the plugin as it is now, with the tools it had when the person reviewed it.
+
+        `callees` binds grants that name tools. One that was bound before stays so: the person has not named it again.
+        """
         before, now = self.of(plugin), time.time()
+        bound = before.callees if before is not None and before.approved else {}
         approval = Approval(
             name=plugin.name,
             approved=True,
@@ -174,10 +199,10 @@ class Approvals:
             files=digest.files,
             decided=now,
             since=before.first if before is not None and before.approved else now,
-            callees=callees or {},
+            callees=_bound({**(callees or {}), **bound}, granted),
         )
         is_same_code = before is not None and before.approved and before.digest == digest.value
-        with self._deciding() as transaction:
+        with self._deciding("approve", plugin, *_terms(approval), digest=digest.value) as transaction:
             if is_same_code and plugin.stays_up and not follow:  # what it registers for other models stays pinned
                 pins = _read_pins(transaction, plugin.path, before.decided if before else 0)
                 shown = (*plugin.tools, *plugin.held)
@@ -188,14 +213,14 @@ class Approvals:
 
     def deny(self, plugin: Plugin) -> None:
         """Deny it until a person approves it."""
-        with self._deciding() as transaction:
+        with self._deciding("deny", plugin) as transaction:
             transaction.execute("DELETE FROM pins WHERE path = ?", (plugin.path,))
             _write(transaction, plugin.path, Approval(name=plugin.name, approved=False, decided=time.time()))
 
     def revoke(self, plugin: Plugin) -> bool:
         """Delete the decision; return False if there was none."""
         had = self.of(plugin) is not None
-        with self._deciding() as transaction:
+        with self._deciding("revoke" if had else "", plugin) as transaction:
             for table in ("approvals", "pins"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (plugin.path,))
         return had
@@ -230,37 +255,72 @@ class Approvals:
             known = self._pins[plugin.path] = (rows[0][0], _decoded_pins(rows[0][0]))
         return known[1] if known[1].decided == decision.decided else None
 
-    def regrant(self, plugin: Plugin, approval: Approval, granted: tuple[str, ...]) -> None:
-        """Change an approved plugin's grants."""
-        self._save(plugin, msgspec.structs.replace(approval, granted=granted))
+    def regrant(
+        self, plugin: Plugin, approval: Approval, granted: tuple[str, ...], callees: dict[str, str] | None = None
+    ) -> None:
+        """Change an approved plugin's grants. `callees` binds those that name tools."""
+        more = [name for name in granted if name not in approval.granted]
+        less = [name for name in approval.granted if name not in granted]
+        action = "grant" if more or not less else "ungrant"
+        notes = [f"granted {', '.join(more)}"] * bool(more) + [f"no longer granted {', '.join(less)}"] * bool(less)
+        bound = _bound({**approval.callees, **(callees or {})}, granted)
+        after = msgspec.structs.replace(approval, granted=granted, callees=bound)
+        with self._deciding(action, plugin, *notes, digest=approval.digest) as transaction:
+            _write(transaction, plugin.path, after)
 
-    def always(self, plugin: Plugin) -> None:
-        """Stop asking before calls of an approved tier 2 plugin."""
-        if (approval := self.of(plugin)) is not None:
-            self._save(plugin, msgspec.structs.replace(approval, always=True))
+    def always(self, plugin: Plugin, place: str = "") -> None:
+        """Stop asking before calls of an approved tier 2 plugin. `place`: where the person said so."""
+        approval = self.of(plugin)
+        if approval is None and plugin.is_ours:
+            approval = Approval(name=plugin.name, approved=True, granted=plugin.permissions, decided=time.time())
+        if approval is not None:
+            after = msgspec.structs.replace(approval, always=True)
+            note = "calls no longer ask"
+            with self._deciding("approve", plugin, note, digest=approval.digest, place=place) as transaction:
+                _write(transaction, plugin.path, after)
 
     def enable(self, plugin: Plugin, *, on: bool) -> None:
         """Enable or disable it."""
         statement = "DELETE FROM disabled WHERE path = ?" if on else "INSERT OR IGNORE INTO disabled VALUES (?)"
-        with self._deciding() as transaction:
+        with self._deciding("enable" if on else "disable", plugin) as transaction:
             transaction.execute(statement, (plugin.path,))
 
-    def forget(self, path: str) -> None:
-        """Delete everything about a removed folder."""
-        with self._deciding() as transaction:
+    def note(self, decision: "Decision") -> None:
+        """Record a decision that is stored elsewhere. Raises StoreError."""
+        with self.records.together(decision, self.place):
+            pass
+
+    def forget(self, path: str, decision: "Decision | None" = None) -> None:
+        """Delete everything about a folder, and record the decision that led to it."""
+        with self._changing(decision) as transaction:
             for table in ("approvals", "disabled", "digests", "registrations", "pins", "installs"):
                 transaction.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
-
-    def _save(self, plugin: Plugin, approval: Approval) -> None:
-        with self._deciding() as transaction:
-            _write(transaction, plugin.path, approval)
+            # A grant for one of its tools must not open the plugin that is put there next.
+            for other, record in transaction.execute("SELECT path, record FROM approvals").fetchall():
+                approval = _decoded(record)
+                callees = {name: REMOVED if meant == path else meant for name, meant in approval.callees.items()}
+                if callees != approval.callees:
+                    _write(transaction, other, msgspec.structs.replace(approval, callees=callees))
 
     @contextmanager
-    def _deciding(self) -> "Iterator[sqlite3.Connection]":
-        """Make a decision that all processes notice. If it raises StoreError, nothing is decided."""
+    def _deciding(
+        self, action: str, plugin: Plugin, *notes: str, digest: str = "", place: str = ""
+    ) -> "Iterator[sqlite3.Connection]":
+        """Make a decision that all processes notice, and record it unless `action` is empty.
+
+        If it raises StoreError, nothing is decided.
+        """
+        from anyplug.audit.decision_records import Decision  # reading decisions does not need it
+
+        decision = Decision(action, plugin.name, *notes, folder=plugin.path, format=plugin.format, digest=digest)
+        with self._changing(decision if action else None, place) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _changing(self, decision: "Decision | None", place: str = "") -> "Iterator[sqlite3.Connection]":
         self._seen = -1
         self.decided += 1
-        with self._store.writing() as transaction:
+        with self.records.together(decision, place or self.place) as transaction:
             yield transaction
             transaction.execute("UPDATE decisions SET count = ?", (self.mark.grow(),))
 
@@ -289,6 +349,24 @@ class Approvals:
             not counted or counted[0][0] == size
         )  # otherwise another process is deciding, or was killed while doing so
         self._seen = size if is_settled else -1
+
+
+def _bound(callees: dict[str, str], granted: tuple[str, ...]) -> dict[str, str]:
+    """Return the tools that grants name, each with the folder of its plugin."""
+    named = set(map(permissions.tool_of, granted))
+    return {name: path for name, path in callees.items() if name in named}
+
+
+def _terms(approval: Approval) -> list[str]:
+    """Return what an approval allows, for the audit."""
+    options = {
+        "--always": approval.always,
+        "--follow": approval.follow,
+        "--allow-unconfined": approval.unconfined,
+        "--inherit-env": approval.inherits_environment,
+    }
+    given = " ".join(name for name, is_given in options.items() if is_given)
+    return [f"granted {', '.join(approval.granted) or 'nothing'}", f"with {given}" if given else ""]
 
 
 def _decoded(record: bytes) -> Approval:
@@ -366,11 +444,19 @@ def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> S
             digest=digest.value if digest else "",
             files=tuple(digest.files) if digest else (),
         )
-    if approval is None:
+    if approval is None and not plugin.is_ours:
         return Standing(state="new")
-    if not approval.approved:
+    if approval is not None and not approval.approved:
         return Standing(state="denied")
     assert digest is not None
+    if approval is None or plugin.is_ours:
+        return Standing(
+            state="approved",
+            granted=plugin.permissions if approval is None else approval.granted,
+            always=approval is not None and approval.always,
+            digest=digest.value,
+            files=tuple(digest.files),
+        )
     same_definition = approval.definition == definition(plugin)
     same_code = approval.digest == digest.value or approval.follow
     holds = same_definition and same_code
@@ -403,3 +489,7 @@ def changes(plugin: Plugin, approval: Approval, digest: Digest) -> tuple[str, ..
     if not found and approval.digest != digest.value:
         found.append("a file's execute permission changed")
     return tuple(found or ["its tools changed"])
+
+
+def _writes(grant: str) -> bool:
+    return permissions.kind(grant) == "filesystem:write"

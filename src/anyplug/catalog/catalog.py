@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from anyplug.catalog import approvals, discovery, offers, snapshot
+from anyplug.catalog import approvals, discovery, offers, snapshot, wrong_folder
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
@@ -19,6 +19,7 @@ from anyplug.home.database import Store
 from anyplug.home.digest import Digest, Reading
 from anyplug.home.settings import Home, Settings
 from anyplug.home.untrusted_files import Budget, Changed, TooMuch
+from anyplug.model import hints, permissions
 from anyplug.model.errors import ConfigError, LookFailed, StoreError, is_shortage
 from anyplug.model.types import Off, Offer, Plugin
 
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 
 MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would block other users of the database
 LONGEST_NAME = 200  # characters of a path that a message shows
+
+
+class Elsewhere(Protocol):
+    """Plugins that are in no folder of this machine, with what was decided about them: those of a fleet."""
+
+    def plugins(self) -> list[Plugin]:
+        """Return them as they are now."""
+        ...
+
+    def standing(self, plugin: Plugin) -> Standing:
+        """Return where one of them stands."""
+        ...
+
 
 _Basis = tuple[Plugin, approvals.Approval | None, Reading | None, Off | None]  # what a standing was concluded from
 
@@ -48,10 +62,14 @@ class Catalog:
         self.roots = [os.path.abspath(root) for root in roots or ()]
         self._bring_formats()
         self.store = Store(home.store)
-        self.approvals = Approvals(self.store)
+        self.approvals = Approvals(self.store, home.second_head(self.settings), self._project)
         self._found: frozenset[str] = frozenset()  # the plugin folders in the last snapshot
+        self._named_grants: frozenset[str] = frozenset()  # of the plugins that a person named for this run
         self._readings: dict[str, Reading] = {}
         self._failures: dict[str, OSError] = {}  # why the last attempt to read a plugin failed
+        self.elsewhere: Elsewhere | None = None
+        self.wants_workspace = False  # whether to offer the chat's own tools
+        self.shows_all = False  # whether to list folders that could be plugins, although their files do not say so
         self.is_on_loop = False  # whether reads outside threads must be brief
         self._standings: dict[str, tuple[_Basis, Standing]] = {}
 
@@ -102,10 +120,18 @@ class Catalog:
         with _without_collecting():
             return self.snapshot(self.find())
 
-    def _was_plugin(self, folder: Folder) -> bool:
-        """Return whether a folder without a manifest was installed, or was once approved."""
-        if os.path.dirname(folder.found_at) == self.home.plugins:
-            return True
+    def _cure_if_lost(self, folder: Folder) -> str:
+        """Return how to restore a folder that was installed or approved and has no manifest now; empty for others."""
+        is_installed = os.path.dirname(folder.found_at) == self.home.plugins
+        if not is_installed and not self._is_approved(folder):
+            return ""
+        if renamed := wrong_folder.renamed_manifest(folder.path, self.settings.formats):
+            return renamed
+        if is_installed:
+            return f"install it again after {hints.command('remove', folder.found_at)}"
+        return f"restore its manifest; {hints.command('revoke', folder.found_at)} takes it off the list"
+
+    def _is_approved(self, folder: Folder) -> bool:
         self.approvals.refresh()
         return folder.path in self.approvals.paths()
 
@@ -114,8 +140,19 @@ class Catalog:
         with _without_collecting():
             clients = self.settings.mcp if self._has_standard_roots else {}
             plugins = discovery.discover(
-                self.explicit, self.roots, clients, self.settings.formats, was_plugin=self._was_plugin
+                self.explicit,
+                self.roots,
+                clients,
+                self.settings.formats,
+                cure_if_lost=self._cure_if_lost,
+                is_approved=self._is_approved,
+                shows_all=self.shows_all,
+                known_in=self.home.known,
             )
+        if self.wants_workspace or any(
+            registry.WORKSPACE.name in (profile.plugins or ()) for profile in self.settings.profiles.values()
+        ):
+            plugins.append(registry.WORKSPACE)
         if previous is None:
             return plugins
         good = {entry.plugin.path: entry.plugin for entry in previous.entries if not entry.plugin.is_broken}
@@ -130,7 +167,7 @@ class Catalog:
         slow = []
         for plugin in plugins:
             decision = self.approvals.known(plugin)
-            if not plugin.explicit and (decision is None or not decision.approved):
+            if not _may_run(plugin, decision):
                 self._readings.pop(plugin.path, None)
                 self._failures.pop(plugin.path, None)
             elif not plugin.is_broken:
@@ -172,9 +209,12 @@ class Catalog:
         """
         if not all(plugin.explicit for plugin in plugins):
             self.approvals.refresh()
-        self._found = frozenset(
-            path for plugin in plugins if not plugin.is_file for path in (plugin.path, plugin.found_at)
-        )
+        if self.elsewhere is not None:
+            plugins = [*plugins, *self.elsewhere.plugins()]
+        folders = (plugin for plugin in plugins if not plugin.is_file and not plugin.in_fleet)
+        self._found = frozenset(path for plugin in folders for path in (plugin.path, plugin.found_at))
+        named = (grant for plugin in plugins if plugin.explicit for grant in self.approvals.granted(plugin))
+        self._named_grants = frozenset(named)
         known = offer_of or self.last_offer
         joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
         return snapshot.build(joined, self.standing_as_read if as_read else self._standing)
@@ -182,6 +222,11 @@ class Catalog:
     def plugin_folders(self) -> frozenset[str]:
         """Return the folders of all listed or approved plugins: no other plugin may change any of them."""
         return self._found | self.approvals.paths()
+
+    def write_grants(self) -> frozenset[str]:
+        """Return the grants of all plugins to write files: what is in such a folder, one of them may have put there."""
+        named = (grant for grant in self._named_grants if permissions.kind(grant) == "filesystem:write")
+        return self.approvals.write_grants() | frozenset(named)
 
     def _joined(self, plugin: Plugin, offer: Offer | None) -> Plugin:
         """Return a plugin with what it registered, limited to what was pinned at its approval."""
@@ -227,7 +272,7 @@ class Catalog:
         Immediate answers need no check, or concern few files of which none changed. Raises StoreError.
         """
         decision = self.approvals.known(plugin)
-        if plugin is registry.BUILTIN or not (plugin.explicit or (decision is not None and decision.approved)):
+        if plugin is registry.BUILTIN or plugin.in_fleet or not _may_run(plugin, decision):
             return self._standing(plugin)
         reading = self._readings.get(plugin.path)
         if reading is None or not reading.is_small or not reading.still_holds(plugin.path):
@@ -251,6 +296,8 @@ class Catalog:
         """
         if plugin is registry.BUILTIN:
             return Standing(state="approved")
+        if plugin.in_fleet:
+            return self.elsewhere.standing(plugin) if self.elsewhere is not None else Standing(state="new")
         decision = None if plugin.explicit else self.approvals.known(plugin)
         if not plugin.explicit and self.approvals.is_disabled(plugin):
             return Standing(state="disabled", reason=f"enable it with `anyplug enable {plugin.name}`")
@@ -258,7 +305,7 @@ class Catalog:
         if off is not None and not off.tools:
             return Standing(state="disabled", reason=off.cure, off=off)
         try:
-            needs_look = plugin.explicit or (decision is not None and decision.approved)
+            needs_look = _may_run(plugin, decision)
             reading = (reading or self._looked(plugin, is_brief=is_brief)) if needs_look else None
         except OSError as error:
             if is_shortage(error):  # assume that nothing changed
@@ -282,6 +329,10 @@ class Catalog:
     def digest(self, plugin: Plugin) -> Digest:
         """Take a plugin's digest, from the cache if no stamp changed. Raises OSError."""
         return self._reading(plugin).as_digest()
+
+    def reading(self, plugin: Plugin) -> Reading:
+        """Read a plugin's files; return the last reading if no stamp changed. Raises OSError."""
+        return self._reading(plugin)
 
     def last_reading(self, plugin: Plugin) -> Reading | None:
         """Return the last reading of a plugin's files, if any: the same object if nothing changed."""
@@ -352,6 +403,11 @@ def _without_collecting() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def _may_run(plugin: Plugin, decision: approvals.Approval | None) -> bool:
+    """Return whether a plugin may run if its files are as they were."""
+    return plugin.explicit or (plugin.is_ours if decision is None else decision.approved)
 
 
 def _still_read(plugin: Plugin) -> Changed:

@@ -1,23 +1,25 @@
 """Find plugins: read the folders in each root, in order. Knows nothing about trust."""
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from anyplug.catalog import wrong_folder
+from anyplug.catalog.known_plugins import KnownPlugins
 from anyplug.formats import registry
 from anyplug.formats.shared import manifest
 from anyplug.formats.shared.contract import Folder
 from anyplug.model import tool_names
 from anyplug.model.errors import LookFailed, is_shortage
-from anyplug.model.hints import typed
+from anyplug.model.hints import command, typed
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Plugin, Problem
 from anyplug.model.untrusted_text import clean_plugin, encodable, for_people, is_clean
 
 LARGEST_SEARCHED = 256 << 10  # bytes of a broken manifest in which names are looked for
-_QUOTED = re.compile(r"""["']([\w./-]{1,100})["']""")  # may be the name of a tool
+_QUOTED = late(r"""["']([\w./-]{1,100})["']""")  # may be the name of a tool
 
 
 def discover(
@@ -26,33 +28,54 @@ def discover(
     clients: Mapping[str, str],
     formats: Sequence[str] = (),
     *,
-    was_plugin: Callable[[Folder], bool] = lambda _: False,
+    cure_if_lost: Callable[[Folder], str] = lambda _: "",
+    is_approved: Callable[[Folder], bool] = lambda _: False,
+    shows_all: bool = False,
+    known_in: str = "",
 ) -> list[Plugin]:
     """Read every plugin, first those that the user named. Each folder is read once.
 
     `clients` are other programs' configurations that name MCP servers, by the name of the resulting plugin. `formats`
-    are the names of third-party formats. A folder that `was_plugin` is broken if it has no manifest.
+    are the names of third-party formats. A folder without a manifest is broken if there is a `cure_if_lost`: it was a
+    plugin. A folder that could be a plugin, but whose files do not say so, is one if it `is_approved`, and else only
+    shown, if this `shows_all`. `known_in` is the folder that keeps what was read, for the next search.
 
     Raises LookFailed if the machine is out of some resource, so that plugins, among them guards, are not mistaken for
     removed.
     """
     plugins: list[Plugin] = []
     seen: set[str] = set()
+    known = KnownPlugins(known_in, lambda folder: read(folder, formats))
     for folder in _folders(explicit, roots):
         if folder.path in seen:
             continue
         seen.add(folder.path)
-        plugin = read(folder, formats)
-        if plugin is None and was_plugin(folder):
-            plugin = registry.broken(
-                folder,
-                f"{folder.found_at} has no manifest",
-                f"install it again after `anyplug remove {folder.found_at}`",
-            )
+        plugin = known.read(folder)
+        if plugin is None and (shows_all or is_approved(folder)):
+            plugin = _assumed(folder, formats, is_approved=is_approved(folder))
+        if plugin is None and (cure := cure_if_lost(folder)):
+            plugin = registry.broken(folder, f"{folder.found_at} has no manifest", cure)
         if plugin is not None:
             plugins.append(plugin)
+    known.save()
     plugins.extend(clean_plugin(_not_ours(registry.load_client(name, path))) for name, path in clients.items())
     return plugins
+
+
+def _assumed(folder: Folder, formats: Sequence[str], *, is_approved: bool) -> Plugin | None:
+    """Read a folder that fits no format as a plugin of the one that it comes closest to, or None."""
+    plugin = read(Folder(folder.path, folder.found_at, folder.explicit, assumed=True), formats)
+    if plugin is None or is_approved:
+        return plugin
+    format = registry.BY_NAME[plugin.format]
+    said = (
+        f"{folder.found_at} may be no plugin: it has {format.MANIFEST} and package.json, as Node packages have, but "
+        f"does not name `register`, as {format.TITLE} plugins do"
+    )
+    cure = f"if it is one, {command('approve', folder.found_at)}; else ignore it, since nothing runs it"
+    return msgspec.structs.replace(
+        plugin, problems=(*plugin.problems, Problem("maybe_no_plugin", said, cure, "warning"))
+    )
 
 
 def read(folder: Folder, formats: Sequence[str] = ()) -> Plugin | None:
@@ -104,6 +127,9 @@ def _why_none(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     except OSError as error:
         if os.path.islink(folder.found_at):
             return registry.broken(folder, f"{folder.found_at} is a broken link", "fix or remove the link")
+        if isinstance(error, FileNotFoundError):
+            cure = wrong_folder.instead_of_missing(folder.found_at)
+            return registry.broken(folder, f"the folder {folder.found_at} does not exist", cure)
         return registry.broken(
             folder, f"cannot read {folder.found_at}: {error.strerror}", ("check the path and its permissions")
         )
@@ -112,10 +138,8 @@ def _why_none(folder: Folder, formats: Sequence[str]) -> Plugin | None:
     if not os.access(folder.path, os.R_OK | os.X_OK):
         return registry.broken(folder, f"the folder {folder.path} is not readable", typed("chmod", "u+rx", folder.path))
     if folder.explicit:
-        manifests = " or ".join(format.MANIFEST for format in (*registry.FORMATS, *registry.others(formats)))
-        return registry.broken(
-            folder, f"{folder.found_at} is not a plugin", (f"a plugin's folder contains a {manifests}")
-        )
+        cure = wrong_folder.instead_of_no_plugin(folder, formats)
+        return registry.broken(folder, f"{folder.found_at} is not a plugin", cure)
     return None
 
 

@@ -41,6 +41,8 @@ def merged(offers: Iterable[Offer]) -> Offer:
     return Offer(
         tools=tuple(tool for offer in several for tool in offer.tools),
         commands=tuple(command for offer in several for command in offer.commands),
+        resources=tuple(one for offer in several for one in offer.resources),
+        services=tuple(tool for offer in several for tool in offer.services),
         events=tuple(sorted({event for offer in several for event in offer.events})),
         intercepts=tuple(sorted({event for offer in several for event in offer.intercepts})),
         warnings=tuple(text for offer in several for text in offer.warnings),
@@ -66,6 +68,8 @@ def joined(plugin: Plugin, offer: Offer | None) -> Plugin:
         plugin,
         tools=offer.tools,
         commands=offer.commands,
+        resources=offer.resources,
+        services=offer.services,
         events=offer.events,
         intercepts=offer.intercepts,
         problems=(*plugin.problems, *warnings),

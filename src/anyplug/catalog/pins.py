@@ -68,7 +68,8 @@ class Pins(msgspec.Struct, frozen=True):
                 assert before is not None
                 held += [tool] if _differences(before, tool) else []
                 texts = {field: getattr(before, field) for field in READ_BY_MODELS}
-                offered.append(msgspec.structs.replace(tool, **texts))
+                again = before.is_repeatable and tool.is_repeatable
+                offered.append(msgspec.structs.replace(tool, **texts, is_repeatable=again))
         return msgspec.structs.replace(offer, tools=tuple(offered)), tuple(held)
 
     def problem(self, plugin: Plugin, held: tuple[Tool, ...]) -> Problem:

@@ -11,7 +11,7 @@ from anyplug.catalog.snapshot import OURS, Entry, Snapshot, similar_names
 from anyplug.formats import registry
 from anyplug.home.settings import Home, Profile, Surface
 from anyplug.model.errors import CommandNotFound, ConfigError, ToolNotFound
-from anyplug.model.types import Command, Tool
+from anyplug.model.types import Command, ServedResource, Tool
 from anyplug.model.untrusted_text import for_people
 
 NOTHING = Profile(plugins=())
@@ -20,8 +20,12 @@ NOTHING = Profile(plugins=())
 class View:
     """What one caller sees. `refresh` follows changes of its profile."""
 
-    def __init__(self, home: Home, profile: str = "", surface: Surface | None = None) -> None:
+    def __init__(
+        self, home: Home, profile: str = "", surface: Surface | None = None, *, workspace: bool = False
+    ) -> None:
         """Use a profile, or everything; `surface` overrides the profile's.
+
+        The chat's own tools are shown with `workspace`, or if the profile names their plugin.
 
         Raises ConfigError if there is no such profile.
         """
@@ -29,6 +33,7 @@ class View:
         self.version = 0  # grows with each change
         self._activated: set[str] = set()  # the deferred tools that are shown by now, by full name
         self._home = home
+        self._has_workspace = workspace
         self._surface = surface
         self._stamp = home.settings_stamp()
         self._profile = self._read()
@@ -111,6 +116,10 @@ class View:
             if entry.state == "approved" and self.has_command(command)
         ]
 
+    def resources(self, snapshot: Snapshot) -> list[tuple[ServedResource, Tool]]:
+        """List the visible resources and templates, each with the tool that reads it."""
+        return [(one, tool) for one, tool in snapshot.resources if self.has_tool(tool, snapshot)]
+
     def tool(self, snapshot: Snapshot, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound, also for one that is not visible."""
         try:
@@ -126,7 +135,7 @@ class View:
 
     def command(self, snapshot: Snapshot, name: str) -> tuple[Command, Entry]:
         """Find a slash command; raises CommandNotFound, also for one that is not visible."""
-        found = snapshot.commands.get(name.removeprefix("/").lower())
+        found = snapshot.commands.get(name.removeprefix("/").lower()) or snapshot.command_by_own_name(name)
         if found is None or not self.has_command(found[0]):
             seen = [command.name for command, _ in self.commands(snapshot)]
             raise CommandNotFound(for_people(name), similar_names(name, seen))
@@ -138,9 +147,10 @@ class View:
 
     def _has(self, plugin: str, names: Iterable[str]) -> bool:
         patterns = self._profile.tools
-        return self.has_plugin(plugin) and (
-            patterns is None or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-        )
+        if plugin == registry.WORKSPACE.name and not self._has_workspace:
+            named = self._profile.plugins or ()
+            return plugin in named and (patterns is None or _fits(names, patterns))
+        return self.has_plugin(plugin) and (patterns is None or _fits(names, patterns))
 
     def _read(self) -> Profile:
         if not self.name:
@@ -149,6 +159,10 @@ class View:
         if self.name not in known:
             raise ProfileNotFound(self.name, sorted(known))
         return known[self.name]
+
+
+def _fits(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 class ProfileNotFound(ConfigError):

@@ -6,17 +6,20 @@ from itertools import chain
 
 import msgspec
 
+from anyplug.catalog import resource_uris
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.formats import registry
 from anyplug.model import hints, permissions, tool_names
 from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
-from anyplug.model.types import Command, Plugin, Problem, State, Tool
+from anyplug.model.types import Command, Plugin, Problem, ServedResource, State, Tool
 from anyplug.model.untrusted_text import for_people
 
 MOST_SIMILAR = 3  # names that a message suggests
+MOST_NAMES = 4  # of one tool: its own, the full one, the one for agents, and PLUGIN/TOOL
 UNSEEN = frozenset({"new", "changed", "denied"})  # states in which nobody has let a plugin start
-NAME_TAKEN = "name_taken"  # the code of a problem
+READER = ".resources/read"  # ends the names of tools that read resources
+NAME_TAKEN, SHORT_NAME_TAKEN = "name_taken", "short_name_taken"  # codes of problems
 LONGEST_MISTYPED = 200  # characters; comparing a longer name would take a while, and it is not a typo
 
 
@@ -85,6 +88,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     aliases: dict[str, str]  # every other name, with the full name it stands for
     model_names: dict[str, str]  # from the full name to the one that agents see
     commands: dict[str, tuple[Command, Entry]] = {}  # by name, in lower case
+    services: dict[str, tuple[Tool, Entry]] = {}  # tools that no list shows, by full name
+    resources: tuple[tuple[ServedResource, Tool], ...] = ()  # of approved plugins, each with the tool that reads it
     overruled: dict[str, tuple[Tool, Entry]] = {}  # tools whose own name is taken, by PLUGIN/TOOL, which always works
 
     @property
@@ -97,12 +102,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if name.startswith("/"):
             return name[1:].lower() in self.commands
         return (
-            name in self.owners or self.aliases.get(name, name) in self.owners or name in OURS or name in self.overruled
+            (full := self.full_name(name)) in self.owners
+            or full in OURS
+            or name in self.overruled
+            or name in self.services
         )
 
     def full_name(self, name: str) -> str:
         """Return the full name of a tool by any of its names; an unknown name is returned unchanged."""
-        return self.aliases.get(name, name)
+        return name if name in OURS or name in self.owners else self.aliases.get(name, name)
 
     def name_in_events(self, name: str) -> str:
         """Return the name that guards and those who hear of events know a tool by; an unknown name unchanged."""
@@ -112,24 +120,44 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def tool(self, name: str) -> tuple[Tool, Entry]:
         """Find a tool by any of its names; raises ToolNotFound."""
         full = self.full_name(name)
-        found = self.owners.get(name) or self.owners.get(full) or OURS.get(full) or self.overruled.get(name)
+        found = OURS.get(full) or self.owners.get(full) or self.overruled.get(name) or self.services.get(name)
         if found is None:
             raise self._not_found(name)
         return found
 
     def callees(self, grants: Iterable[str]) -> dict[str, str]:
         """Return the tools that grants name, each with the folder of the plugin that has it now."""
-        named = (permissions.scope_of(grant) for grant in grants if permissions.kind(grant) == permissions.CALL)
-        return {
-            name: self.tool(name)[1].path for name in named if name and not name.startswith("/") and self.knows(name)
-        }
+        named = filter(None, map(permissions.tool_of, grants))
+        return {name: self.tool(name)[1].path for name in named if self._has_tool(name)}
+
+    def with_full_names(self, grants: Iterable[str]) -> tuple[str, ...]:
+        """Return grants with the full names of the tools they name: a short name may mean another tool later."""
+        return tuple(dict.fromkeys(map(self._with_full_name, grants)))
+
+    def _with_full_name(self, grant: str) -> str:
+        name = permissions.tool_of(grant)
+        if not name or not self._has_tool(name):
+            return grant
+        tool = self.tool(name)[0]
+        return grant if name in tool.names else f"{permissions.CALL}:{tool.name}"
+
+    def _has_tool(self, name: str) -> bool:
+        return not name.startswith("/") and self.knows(name)
 
     def command(self, name: str) -> tuple[Command, Entry]:
         """Find a slash command, whatever its case; raises CommandNotFound."""
-        found = self.commands.get(name.removeprefix("/").lower())
+        found = self.commands.get(name.removeprefix("/").lower()) or self.command_by_own_name(name)
         if found is None:
             raise CommandNotFound(name, similar_names(name, self.commands), *self._silent())
         return found
+
+    def command_by_own_name(self, name: str) -> tuple[Command, Entry] | None:
+        """Find the only slash command that its plugin knows by this name."""
+        bare = name.removeprefix("/")
+        if registry.command_reserved_by(bare.lower()):
+            return None
+        named = [one for one in self.commands.values() if one[0].own_name and one[0].own_name == bare]
+        return named[0] if len(named) == 1 else None
 
     def plugin(self, name: str) -> Entry:
         """Find a plugin by its name or by its folder; raises PluginNotFound."""
@@ -194,7 +222,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         several = [f"{tool.plugin}/{name}" for tool, _ in self.owners.values() if tool.own_name == name]
         if several:
             return ToolNotFound(shown, several, f"several plugins have one: {', '.join(several)}")
-        similar = similar_names(name, {**self.owners, **self.aliases})
+        similar = self._similar_tools(name)
         if (of := next(self._declaring(name), None)) is not None:
             reason, cure = _why_not_of(of, name)
             return ToolNotFound(shown, [] if cure else similar, reason, of.reached(cure or _tools_of(of)))
@@ -203,6 +231,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             reason, cure = ("that is a plugin", "") if tools else _why_unusable(entry)
             return ToolNotFound(shown, tools[:MOST_SIMILAR], reason, entry.reached(cure))
         return ToolNotFound(shown, similar, *(("", "") if similar else self._silent()))
+
+    def _similar_tools(self, name: str) -> list[str]:
+        """Return the names of tools that were probably meant, each tool by the name that is most like it."""
+        similar = similar_names(name, {**self.owners, **self.aliases}, MOST_NAMES * MOST_SIMILAR)
+        best = {self.full_name(one): one for one in reversed(similar)}
+        return [one for one in similar if one in best.values()][:MOST_SIMILAR]
 
     def _declaring(self, name: str) -> Iterator[Entry]:
         """Yield the plugins that declare a tool of that name, or whose name begins it; shadowed ones last."""
@@ -310,13 +344,13 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Find similar names."""
+def similar_names(name: str, known: Iterable[str], most: int = MOST_SIMILAR) -> list[str]:
+    """Find similar names, the most similar first."""
     if len(name) > LONGEST_MISTYPED:
         return []
     from difflib import get_close_matches  # only needed after a typo
 
-    return get_close_matches(name, list(known), n=MOST_SIMILAR)
+    return get_close_matches(name, list(known), n=most)
 
 
 def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> Snapshot:
@@ -331,10 +365,13 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
     overruled: dict[str, tuple[Tool, Entry]] = {}
     commands: dict[str, tuple[Command, Entry]] = {}
     won: dict[str, Entry] = {}
+    agents: dict[str, Tool] = {}  # what agents call the tools of approved plugins: theirs, as much as the full names
+    short: dict[str, Tool | None] = {}  # short names of tools that were approved earlier; None if several have it
     for name in sorted(winners, key=lambda name: _claim(winners[name], standings[name])):
         plugin, standing = winners[name], standings[name]
-        tools, others, problems = _free_tools(plugin, owners, winners)
+        tools, others, problems = _free_tools(plugin, owners, agents, winners)
         free_commands, more_problems = _free_commands(plugin, commands)
+        problems += _taken_short_names(tools, short)
         entry = won[name] = Entry(
             plugin=plugin,
             standing=standing,
@@ -343,6 +380,11 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
             commands=free_commands,
         )
         owners.update((tool.name, (tool, entry)) for tool in tools)
+        if entry.state == "approved":
+            agents.update((tool_names.model_name(tool.name), tool) for tool in tools)
+        if standing.since:
+            for one in tools:
+                short.update((known, None if known in short else one) for known in _short_names(one))
         overruled.update((tool.name, (tool, entry)) for tool in others)
         commands.update((command.name.lower(), (command, entry)) for command in free_commands)
     entries: list[Entry] = []
@@ -356,6 +398,10 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         is_on_duty = entry.on_guard or (entry.state == "approved" and not plugin.explicit)
         on_duty |= {plugin.name} if is_on_duty else set()
     model_names = _model_names(OURS | owners)
+    services: dict[str, tuple[Tool, Entry]] = {}
+    for entry in won.values():  # in the order of their claims
+        for tool in entry.plugin.services:
+            services.setdefault(tool.name, (tool, entry))
     return Snapshot(
         entries=tuple(entries),
         owners={tool.name: owners[tool.name] for name in winners for tool in won[name].tools},
@@ -363,17 +409,39 @@ def build(plugins: list[Plugin], standing_of: Callable[[Plugin], Standing]) -> S
         aliases=_aliases(OURS | owners, model_names),
         commands=commands,
         overruled=overruled,
+        services=services,
+        resources=_resources(won.values()),
     )
 
 
+def _resources(entries: Iterable[Entry]) -> tuple[tuple[ServedResource, Tool], ...]:
+    """Return the resources that can be read, in the order of their plugins' claims.
+
+    What an earlier plugin may mean by its URIs stays its own: later ones get URIs that name plugin and server.
+    """
+    found: dict[str, tuple[ServedResource, Tool]] = {}
+    for entry in entries:
+        earlier = [one for one, _ in found.values()]
+        readers = {tool.process: tool for tool in entry.plugin.services if tool.own_name.endswith(READER)}
+        for one in entry.plugin.resources if entry.state == "approved" else ():
+            reader = readers.get(one.process)
+            is_free = one.uri not in found and resource_uris.is_free(one, earlier)
+            uri = one.uri if is_free else f"{resource_uris.OURS}{entry.name}/{one.process}/{one.own_uri}"
+            if reader is not None and uri not in found:
+                found[uri] = msgspec.structs.replace(one, uri=uri), reader
+    return tuple(found.values())
+
+
 def _claim(plugin: Plugin, standing: Standing) -> tuple[int, float]:
-    """Rank the claims to a name: plugins named for this run first, then by age of the approval.
+    """Rank the claims to a name: plugins named for this run first, then by age of the approval, then the fleet's.
 
     So a newly added plugin cannot take over a tool that people and agents rely on.
     """
     if plugin.explicit:
         return 0, 0.0
-    return (1, standing.since) if standing.since else (2, 0.0)
+    if plugin.in_fleet:  # what is on this machine wins
+        return (2, standing.since) if standing.since else (4, 0.0)
+    return (1, standing.since) if standing.since else (3, 0.0)
 
 
 def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Standing], on_duty: set[str]) -> Entry:
@@ -390,6 +458,8 @@ def _shadowed(plugin: Plugin, winner: Entry, standing_of: Callable[[Plugin], Sta
 
 def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
     """List the permissions over other plugins that an approved plugin wants to use but was not granted."""
+    if not (plugin.intercepts or plugin.events):
+        return []
     wanted = {
         permissions.GUARD: [event for event in plugin.intercepts if event != "before_agent_start"],
         permissions.REWRITE_TEXT: [event for event in plugin.intercepts if event == "before_agent_start"],
@@ -409,7 +479,7 @@ def _ungranted(plugin: Plugin, standing: Standing) -> list[Problem]:
 
 
 def _free_tools(
-    plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], plugins: Mapping[str, Plugin]
+    plugin: Plugin, owners: dict[str, tuple[Tool, Entry]], agents: dict[str, Tool], plugins: Mapping[str, Plugin]
 ) -> tuple[tuple[Tool, ...], list[Tool], list[Problem]]:
     """Keep the tools whose names are free; of the others, return those reachable as PLUGIN/TOOL, and the conflicts."""
     free: list[Tool] = []
@@ -417,7 +487,8 @@ def _free_tools(
     problems: list[Problem] = []
     mine: set[str] = set()
     for tool in plugin.tools:
-        owner = plugin.name if tool.name in mine else owners[tool.name][0].plugin if tool.name in owners else ""
+        taken = owners[tool.name][0] if tool.name in owners else agents.get(tool.name)
+        owner = plugin.name if tool.name in mine else taken.plugin if taken is not None else ""
         owner = owner or _claimed_by(tool.name, plugin, plugins)
         reserved = _reserved_by(tool.name, plugin.format)
         is_refused = bool(reserved) and registry.has_reserved_prefix(tool.name)
@@ -441,6 +512,25 @@ def _free_tools(
     return tuple(free), overruled, problems
 
 
+def _taken_short_names(tools: Iterable[Tool], meant: dict[str, Tool | None]) -> list[Problem]:
+    """Report the full names that were short for a tool of a plugin that was approved earlier."""
+    return [
+        Problem(
+            SHORT_NAME_TAKEN,
+            f"the name of its tool '{tool.name}' is no longer short for '{old.name}' of plugin '{old.plugin}'",
+            f"write '{old.name}' where you call that one by its short name",
+            "warning",
+        )
+        for tool in tools
+        if (old := meant.get(tool.name) or meant.get(tool_names.model_name(tool.name))) is not None
+    ]
+
+
+def _short_names(tool: Tool) -> set[str]:
+    """Return the names of a tool that work while no other tool has them."""
+    return {tool.own_name, _within_process(tool)} - {tool.name}
+
+
 def _reserved_by(name: str, format: str) -> str:
     if name in OUR_MODEL_NAMES:
         return f"a tool of anyplug, {OUR_MODEL_NAMES[name]}"
@@ -460,6 +550,11 @@ def _qualified(tool: Tool, plugin: Plugin) -> Iterator[str]:
     yield f"{tool.plugin}/{tool.own_name}"
     if len(plugin.endpoints) == 1:  # the only server of a plugin can be omitted
         yield f"{tool.plugin}/{tool.own_name.removeprefix(f'{tool.process}.')}"
+
+
+def _within_process(tool: Tool) -> str:
+    """Return a tool's name as its MCP server knows it."""
+    return tool.own_name.removeprefix(f"{tool.process}.") if tool.process else tool.own_name
 
 
 def _free_commands(
@@ -496,14 +591,17 @@ def _model_names(owners: dict[str, tuple[Tool, Entry]]) -> dict[str, str]:
 def _aliases(owners: dict[str, tuple[Tool, Entry]], model_names: dict[str, str]) -> dict[str, str]:
     """Return the other names of all tools. Names that always work come before those that work while unambiguous."""
     bare = Counter(tool.own_name for tool, _ in owners.values())
+    barest = Counter(_within_process(tool) for tool, _ in owners.values())
     qualified = [(full, list(_qualified(tool, entry.plugin))) for full, (tool, entry) in owners.items()]
     ranked = chain(
         ((called[0], full) for full, called in qualified),  # ours come first, whatever a plugin is called
         ((model_name, full) for full, model_name in model_names.items()),
         ((short, full) for full, called in qualified for short in called[1:]),
         ((tool.own_name, full) for full, (tool, _) in owners.items() if bare[tool.own_name] == 1),
+        ((_within_process(tool), full) for full, (tool, _) in owners.items() if barest[_within_process(tool)] == 1),
     )
     aliases: dict[str, str] = {}
     for name, full in ranked:
-        aliases.setdefault(name, full)
+        if name not in aliases and (full in OURS or not _reserved_by(name, owners[full][1].format)):
+            aliases[name] = full
     return aliases
