@@ -9,6 +9,7 @@ import pytest
 
 import plugin_folders
 from anyplug.call.consent import Attachment
+from anyplug.launch.desktop import MOST_SHOWN
 from mcp_clients import approve
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,22 @@ async def test_the_clipboard_and_notifications_work_once_granted_and_only_then(p
         done = await anyio.run_process([kept, "x"], check=False)
         assert (done.returncode, done.stderr) == (1, b"anyplug: that was not granted\n")
     assert not list(home.rglob("desktop-*"))
+
+
+async def test_a_notification_has_neither_markup_nor_hidden_characters_and_there_are_not_too_many(programs, root, host):
+    plugin(root, "notifications")
+    async with host(roots=(root,)) as h:
+        await approve(h, "desk")
+        text = "\u202eevil\x1b[31m <a href='https://x'>&amp; go</a>"
+        assert (await use(h, "notify-send", "anyplug\u2066\nApprove?", text))[0] == 0
+        shown = (programs / "notes").read_text()
+        assert shown.splitlines()[3].startswith("desk: anyplug")
+        assert not {"\u202e", "\u2066", "\x1b", "<"} & {*shown}
+        assert len(shown.splitlines()) == 5
+        ends = [(await use(h, "notify-send", str(number)))[0] for number in range(MOST_SHOWN)]
+        assert ends[0] == 0
+        code, _, said = await use(h, "notify-send", "one more")
+    assert (code, "in the last minute" in said) == (1, True)
 
 
 async def test_a_request_leads_to_no_file_of_the_users(programs, root, host, tmp_path):

@@ -45,6 +45,7 @@ def project(tmp_path):
     return folder
 
 
+@pytest.mark.combinations
 @pytest.mark.anyio
 @pytest.mark.claim("protected-paths")
 @pytest.mark.parametrize("permission", ["filesystem:write:.", "filesystem:write"])

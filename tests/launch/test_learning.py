@@ -212,12 +212,12 @@ def test_commands_can_be_pasted_into_a_shell():
         optional=(),
         never=(),
     )
-    assert commands("p", lesson, is_approved=True) == (
+    assert commands("p", lesson) == (
         "anyplug grant p 'network:*:443' 'filesystem:read:~/my notes'",
         "anyplug ungrant p network",
     )
-    assert commands("p", lesson, is_approved=False) == (
-        "anyplug approve p --grant clipboard --grant 'network:*:443' --grant 'filesystem:read:~/my notes'",
+    assert commands("p", lesson, folder="/here/p") == (
+        "anyplug install /here/p --grant clipboard --grant 'network:*:443' --grant 'filesystem:read:~/my notes'",
     )
     nothing = Lesson(needs=(), add=(), remove=("network",), keep=(), optional=(), never=())
-    assert commands("p", nothing, is_approved=False) == ("anyplug approve p", "anyplug ungrant p network")
+    assert commands("p", nothing, folder="/here/p") == ("anyplug install /here/p", "anyplug ungrant p network")

@@ -61,6 +61,7 @@ def link(top, where, monkeypatch):
     return user
 
 
+@pytest.mark.combinations
 @pytest.mark.claim("no-silent-fallback")
 @pytest.mark.parametrize("permissions", [[], ["filesystem:write"]], ids=["no grant", "all files"])
 @pytest.mark.parametrize("where", LINKS)
@@ -81,7 +82,7 @@ def test_a_link_on_the_way_to_the_home_takes_no_layer_away(where, permissions, t
     assert [kind for kind in NAMESPACES if os.readlink(f"/proc/self/ns/{kind}") in namespaces] == []
     assert changed == []
     shown = json.loads(command_line.ok("show", "looks", "--json").out)["confinement"]
-    (record,) = json.loads(command_line.ok("audit", "--json", "-n", "1").out)
+    (record,) = json.loads(command_line.ok("audit", "--kind", "call", "--json", "-n", "1").out)
     assert set(shown["layers"]) == set(record["held_by"]["layers"])
     assert {"mounts", "pids", "network", "ipc", "read-only", "snapshot"} <= set(shown["layers"])
 

@@ -338,7 +338,8 @@ async def test_a_granted_tmp_is_the_machines_and_what_is_in_an_own_one_is_said_t
 SAVES = plugin_folders.python(
     """
 open("/tmp/made.txt", "w").write("x")
-print(json.dumps({"result": "see /tmp/made.txt, and " + given["input"].get("of", "")}))
+words = given["input"]
+print(json.dumps({"result": "see /tmp/made.txt, and " + words.get("of", "") + words.get("backwards", "")[::-1]}))
 """
 )
 
@@ -348,7 +349,11 @@ async def test_a_result_that_names_a_file_of_an_own_tmp_says_that_nobody_else_ha
     cyclop("saves", SAVES)
     async with host(roots=(root,)) as h:
         await h.approve(h.snapshot.plugin("saves").plugin, granted=())
+        data = f"{h.catalog.home.path}/data/saves/made.db"  # in /tmp here, but not in the plugin's own
         result = await h.call("saves", {"of": "/tmp/given"}, attachment=YES)
+        kept = await h.call("saves", {"backwards": data[::-1]}, attachment=YES)
+        assert data in kept.text
+        assert kept.remarks == result.remarks
         (remark,) = result.remarks
         assert remark.startswith("/tmp/made.txt is in the plugin's own /tmp: nobody else can open it")
         assert result.metadata["warnings"] == [remark]

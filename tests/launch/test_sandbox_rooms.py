@@ -22,7 +22,9 @@ import sandbox_script
 import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.home import untrusted_files
+from anyplug.home.private_cache import PrivateCache
 from anyplug.launch import sandbox_rooms
+from anyplug.policy import stored_sets
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
 from anyplug.runtime.processes.toolchain import find_uv
 from anyplug.runtime.sandbox import system_paths
@@ -95,6 +97,7 @@ def test_without_a_grant_every_escape_is_refused_and_the_record_says_by_what(use
     assert found["filter"]
 
 
+@pytest.mark.combinations
 @pytest.mark.requirement("CYC-45")
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
@@ -114,6 +117,7 @@ def test_unconfined_every_escape_succeeds_and_the_record_says_that_nothing_held(
     assert (found["layers"], found["filter"]) == ([], "")
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("user", USERS)
 def test_without_namespaces_there_are_only_the_gaps_that_are_said(user, format):
@@ -151,7 +155,7 @@ async def limited(host, cyclop, settings, limits, body):
     settings(f"[plugins.hungry]\ntimeout_s = 20\n[plugins.hungry.limits]\n{limits}\n")
     async with host(cyclop("hungry", plugin_folders.python(body))) as h:
         result = await h.call("hungry")
-        assert [item.record.held_by.limits["memory"] > 0 for item in h.audit.records()] == [True]
+        assert [item.record.held_by.limits["memory"] > 0 for item in h.audit.calls()] == [True]
         return result
 
 
@@ -344,7 +348,7 @@ async def test_a_session_that_is_up_has_the_rights_that_it_was_given_last(zot, h
 
 
 def _audited():
-    records = command_line.ok("audit", "--json").json
+    records = command_line.ok("audit", "--kind", "call", "--json").json
     return [item if "record" in item else {"record": item} for item in records]
 
 
@@ -390,7 +394,7 @@ async def test_a_session_has_its_new_grants_when_it_is_started_anew(host, zot, r
         h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), ())
         await h.reload("connect")
         assert (await h.call("connect", {"port": ports[0]})).text == "Operation not permitted"
-        held = [item.record.held_by.layers for item in h.audit.records()]
+        held = [item.record.held_by.layers for item in h.audit.calls()]
     assert ["network" in layers for layers in held] == [True, False, True]
 
 
@@ -630,6 +634,7 @@ async def read_by(host, reads, usual, paths):
     return [path for path, text in zip(paths, said, strict=True) if text]
 
 
+@pytest.mark.combinations
 @pytest.mark.anyio
 @pytest.mark.claim("hidden-paths")
 @pytest.mark.parametrize("granted", ["filesystem:read", "filesystem:write", "filesystem:write:~", "filesystem:write:."])
@@ -664,6 +669,7 @@ async def test_however_hidden_paths_are_nested_and_linked_all_of_them_stay_cover
     assert await read_by(host, reads, usual, paths) == [f"{usual}/free"]
 
 
+@pytest.mark.combinations
 @pytest.mark.anyio
 @pytest.mark.claim("hidden-paths")
 @pytest.mark.parametrize("namespaces", ["true", "false"])
@@ -697,6 +703,27 @@ async def test_no_grant_opens_our_home_by_another_name(scope, usual, host, cyclo
 
 
 @pytest.mark.anyio
+@pytest.mark.claim("compiled-policies-are-ours")
+@pytest.mark.parametrize("namespaces", ["true", "false"])
+async def test_no_plugin_reaches_compiled_policies(namespaces, usual, host, cyclop):
+    cache = PrivateCache(f"{usual}/.local/share/anyplug/{stored_sets.FOLDER}")
+    cache.write("known", b"content")
+    os.mkdir(f"{usual}/work")
+    plugin_folders.write(f"{usual}/.local/share/anyplug/settings.toml", f"namespaces = {namespaces}\n")
+    folder = f"{usual}/.local/share/anyplug/{stored_sets.FOLDER}"
+    paths = [f"{folder}/known", f"{folder}/new", folder, f"{usual}/work/free"]
+    granted = {"permissions": ["filesystem:write", "filesystem:read"]}
+    async with host(
+        cyclop("scribble", WRITES, tools=PATHS, **granted),
+        cyclop("mover", MOVES, tools=[{**PATHS[0], "name": "mover"}], **granted),
+    ) as h:
+        assert [not how for how in json.loads((await h.call("scribble", {"paths": paths})).text)] == [0, 0, 0, 1]
+        assert all(json.loads((await h.call("mover", {"paths": paths[:3]})).text))
+    assert cache.read("known") == b"content"
+    assert os.listdir(folder) == ["known"]
+
+
+@pytest.mark.anyio
 @pytest.mark.claim("protected-paths")
 @pytest.mark.parametrize("granted", ["filesystem:write:.", "filesystem:write"])
 async def test_neither_what_a_protected_link_leads_to_nor_a_link_on_the_way_is_changed(
@@ -718,6 +745,52 @@ async def test_neither_what_a_protected_link_leads_to_nor_a_link_on_the_way_is_c
         assert [path for path, how in zip(written, said, strict=True) if not how] == [f"{usual}/work/free/x"]
         moved = json.loads((await h.call("mover", {"paths": links})).text)
         assert [path for path, how in zip(links, moved, strict=True) if not how] == []
+
+
+LINKS_TO = plugin_folders.python(
+    "found = []\nfor target in given['input']['paths']:\n"
+    "    try: os.symlink(target, given['input']['link']); os.remove(given['input']['link']); found.append('')\n"
+    "    except OSError as error: found.append(error.strerror)\nprint(json.dumps({'result': json.dumps(found)}))"
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.claim("protected-paths")
+async def test_no_plugin_links_to_the_folder_or_the_data_of_another_one(usual, host, cyclop, monkeypatch):
+    work, roots = f"{usual}/work", f"{usual}/.cyclopone/plugins"
+    os.makedirs(work)
+    monkeypatch.chdir(work)
+    plugin_folders.cyclop(roots, "folder-a")
+    os.makedirs(f"{usual}/far")
+    os.rename(plugin_folders.cyclop(f"{work}/plugins", "real-b"), f"{usual}/far/real-b")
+    os.symlink("../../far/real-b", f"{work}/plugins/linked-b")
+    linker = plugin_folders.cyclop(
+        f"{work}/plugins",
+        "linker",
+        LINKS_TO,
+        permissions=["filesystem:write:."],
+        tools=[{**PATHS[0], "name": "linker"}],
+    )
+    os.rename(linker, f"{usual}/far/real-own")
+    os.symlink("../../far/real-own", linker)
+    refused = [
+        "plugins/linked-b", f"{work}/plugins/LINKED-B/x", "../far/real-b", "x/../linked-b/.", "y/folder-a",
+        f"{usual}/.cyclopone/plugin-data/z", "../.local/share/anyplug/data/z", "plugins/linker", "../far/real-own",
+    ]  # fmt: skip
+    later, free = ["plugins/later"], ["plugins", "../far", "b", "x/linked", f"{work}/kept", usual]
+    async with host(roots=(f"{work}/plugins", roots)) as h:
+        await h.approve(h.snapshot.plugin("linker").plugin, granted=("filesystem:write:.",), always=True)
+
+        async def refusals(paths):
+            said = json.loads((await h.call("linker", {"link": f"{work}/src", "paths": paths})).text)
+            return [path for path, how in zip(paths, said, strict=True) if how]
+
+        assert await refusals([*refused, *later, *free]) == refused
+        plugin_folders.cyclop(f"{work}/plugins", "later")
+        await h.reload()
+        await h.approve(h.snapshot.plugin("later").plugin, always=True)
+        assert not (await h.call("later")).is_error
+        assert await refusals([*refused, *later, *free]) == [*refused, *later]
 
 
 KEEPS = plugin_folders.python(
@@ -1166,7 +1239,7 @@ async def test_rooms_that_nobody_used_lately_are_closed(host, cyclop, monkeypatc
             result = await h.call(name)
             assert not result.is_error
         assert set(rooms(h)) == {"one", "three", "four"}  # the newest comes on top of those that were idle
-        assert [item.record.held_by.layers != () for item in h.audit.records()] == [True] * 6
+        assert [item.record.held_by.layers != () for item in h.audit.calls()] == [True] * 6
 
 
 @pytest.mark.anyio
@@ -1212,7 +1285,7 @@ async def test_a_call_that_is_cancelled_while_its_room_is_made_loses_no_spawner(
         assert len(rooms(h)) <= 1
         assert not (await h.call("hello")).is_error
         forks = [line for line in processes.tagged(h._runner.guard._tag).values() if "sandbox.zygote" in line]
-        assert len(forks) == 3, "the zygote itself, the one spawner, and its broker"
+        assert len(forks) == 2, "the zygote itself and the one spawner"
 
 
 @pytest.mark.anyio
@@ -1226,7 +1299,7 @@ async def test_a_refused_grant_that_is_taken_back_works_again(host, cyclop, root
             h.catalog.approvals.regrant(plugin, h.catalog.approvals.of(plugin), granted)
             result = await h.call("hello")
             assert (result.error.code if result.error else "") == code
-        held = [item.record.held_by for item in h.audit.records()]
+        held = [item.record.held_by for item in h.audit.calls()]
     assert [one is not None for one in held] == [True, False, True]  # what did not run was held by nothing
 
 
@@ -1406,7 +1479,7 @@ async def test_confinement_can_be_switched_off_and_the_record_says_so(how, host,
         settings('confinement = "off"\n')
     async with host(cyclop("scribble", WRITES, tools=PATHS)) as h:
         result = await h.call("scribble", {"paths": [os.path.expanduser("~/.bashrc")]})
-        (item,) = h.audit.records()
+        (item,) = h.audit.calls()
     assert json.loads(result.text) == [""]
     assert (item.record.held_by.layers, item.record.held_by.limits) == ((), {})
 

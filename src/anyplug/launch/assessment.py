@@ -22,6 +22,7 @@ from anyplug.runtime.sandbox.enforcement import (
     Shortfall,
     wanted_layers,
 )
+from anyplug.runtime.sandbox.linux.protected_names import ANY_CASE, EXACT, LINK
 from anyplug.runtime.sandbox.profile import Profile
 from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
@@ -58,16 +59,21 @@ def switched_off(settings: Settings) -> str:
 def drawn(catalog: Catalog, plugin: Plugin, standing: Standing, project: str = "") -> Profile:
     """Build the profile of a plugin's programs, as the host does."""
     folder = project or os.getcwd()
-    allowances = Allowances(catalog.home, catalog.settings, folder, plugin_folders=catalog.plugin_folders)
+    allowances = Allowances(
+        catalog.home, catalog.settings, folder, plugin_folders=catalog.plugin_folders, write_grants=catalog.write_grants
+    )
     return allowances.profile(plugin, standing)
 
 
-def assess(catalog: Catalog, plugin: Plugin, standing: Standing, guard: Guard | None = None) -> Protection:
+def assess(
+    catalog: Catalog, plugin: Plugin, standing: Standing, guard: Guard | None = None, project: str = ""
+) -> Protection:
     """Confine nothing in the way in which the plugin would be, and say what holds.
 
-    Blocks for some 100 ms; less if the guard is the one of those before.
+    Blocks for some 100 ms; less if the guard is the one of those before. `project` is the folder that it would work
+    in, if not the current one.
     """
-    profile = drawn(catalog, plugin, standing)
+    profile = drawn(catalog, plugin, standing, project)
     if off_by := switched_off(catalog.settings):
         return Protection(state="off", off_by=off_by, notes=profile.notes)
     if sys.platform != "linux":
@@ -97,7 +103,8 @@ def assess(catalog: Catalog, plugin: Plugin, standing: Standing, guard: Guard | 
 def _shown(profile: Profile) -> tuple[str, ...]:
     """Return the protected patterns as people write them, without those that a grant names."""
     user = os.path.expanduser("~")
-    names = (pattern.removeprefix("=") for pattern in profile.protected if pattern not in profile.named)
+    patterns = (one for one in profile.protected if one not in profile.named and not one.startswith(LINK))
+    names = (pattern.removeprefix(ANY_CASE).removeprefix(EXACT) for pattern in patterns)
     return tuple(dict.fromkeys(name.replace(user, "~", 1) if name.startswith(f"{user}/") else name for name in names))
 
 

@@ -8,9 +8,10 @@ word names may be where a later word begins. Starts nothing, and looks at a boun
 import glob
 import itertools
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator
+
+from anyplug.model.late_patterns import late
 
 MOST_LOOKS = 40_000  # files and folders that are looked for in all commands together
 MOST_WORDS = 1_000  # of one command, in all readings
@@ -21,16 +22,16 @@ MODULE_FILES = ("{}.py", "{}/__main__.py", "{}/__init__.py")
 
 _QUOTES = str.maketrans(dict.fromkeys("'\"\\", ""))
 _QUOTES_APART = str.maketrans(dict.fromkeys("'\"\\", " "))
-_BLANKS = re.compile(r"[\s;|&<>()`!]+")
-_OPERATORS = re.compile(r"[\s;|&<>()`!=,:{}]+")
-_HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
-_USER = re.compile(r"\$HOME\b|\$\{HOME\}")
-_FILLED_IN = re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^{}]*\}|\$\w+|\{[^{}]*\}|%[A-Za-z]")
-_PATTERN = re.compile(r"[*?\[]")
-_FILE = re.compile(r"/|\.\w{1,5}\Z")  # what a word needs to mean a file that does not exist
-_ENTERED = re.compile(r"(?:\bcd|\bpushd)\s+(?:--\s+)?([^\s;|&<>()]+)")
-_SEARCHED = re.compile(r"\b\w*(?:PATH|LIB)=(\S+)")  # PATH, PYTHONPATH, NODE_PATH, PERL5LIB
-_MODULE = re.compile(r"-m\s*([A-Za-z_][\w.]*)")
+_BLANKS = late(r"[\s;|&<>()`!]+")
+_OPERATORS = late(r"[\s;|&<>()`!=,:{}]+")
+_HERE = late(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
+_USER = late(r"\$HOME\b|\$\{HOME\}")
+_FILLED_IN = late(r"\$\([^()]*\)|`[^`]*`|\$\{[^{}]*\}|\$\w+|\{[^{}]*\}|%[A-Za-z]")
+_PATTERN = late(r"[*?\[]")
+_FILE = late(r"/|\.\w{1,5}\Z")  # what a word needs to mean a file that does not exist
+_ENTERED = late(r"(?:\bcd|\bpushd)\s+(?:--\s+)?([^\s;|&<>()]+)")
+_SEARCHED = late(r"\b\w*(?:PATH|LIB)=(\S+)")  # PATH, PYTHONPATH, NODE_PATH, PERL5LIB
+_MODULE = late(r"-m\s*([A-Za-z_][\w.]*)")
 
 
 class CommandPaths:

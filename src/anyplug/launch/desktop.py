@@ -13,13 +13,15 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from anyplug.home import untrusted_files
+from anyplug.model.late_patterns import late
+from anyplug.model.untrusted_text import for_people
 
 CLIPBOARD, NOTIFICATIONS = "clipboard", "notifications"
 READERS, WRITERS = ("pbpaste", "wl-paste"), ("pbcopy", "wl-copy")
@@ -31,10 +33,12 @@ VARIABLE = "ANYPLUG_CLIPBOARD"  # tells our stand-in for Electron that the clipb
 PREFIX = "desktop-"  # of the folders below
 LARGEST_TEXT = 1 << 20  # bytes of a clipboard
 LONGEST_TITLE, LONGEST_BODY = 200, 2_000  # characters of a notification
+MOST_SHOWN, MINUTE_S = 20, 60.0  # notifications of one plugin, and in how long
+BREATH_S = 0.01  # between reads of the bell: a plugin that rings all the time must not keep the host busy
 PROGRAM_S = 5.0  # for the machine's program
 LINE = 4096  # bytes that a pipe takes at once
-ID = re.compile(r"[A-Za-z0-9_.]{1,40}")
-BY_SCRIPT = re.compile(r'display notification "((?:[^"\\]|\\.)*)"(?: with title "((?:[^"\\]|\\.)*)")?')
+ID = late(r"[A-Za-z0-9_.]{1,40}")
+BY_SCRIPT = late(r'display notification "((?:[^"\\]|\\.)*)"(?: with title "((?:[^"\\]|\\.)*)")?')
 WITH_VALUE = frozenset(  # options of `notify-send` that take the next word
     {"-u", "-t", "-a", "-i", "-c", "-h", "-r", "-A", "-n",
      "--urgency", "--expire-time", "--app-name", "--icon", "--category", "--hint", "--replace-id", "--action"}
@@ -122,6 +126,7 @@ class Desk:
         self._variables = variables
         self._kinds: tuple[str, ...] = ()
         self._is_closing = False
+        self._shown: list[float] = []  # when the last notifications were
         _tidy(folder)
         name = f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}"  # several hosts may run the same plugin
         self._folder = os.path.join(folder, name)
@@ -172,6 +177,7 @@ class Desk:
                 return
             *lines, rest = rest.split(b"\n")
             rest = rest[-LINE:]
+            time.sleep(BREATH_S)
             for line in lines:
                 name = line.decode(errors="replace")
                 if ID.fullmatch(name) and not self._is_closing:
@@ -206,14 +212,26 @@ class Desk:
         program, *options = words
         if asked == NOTIFICATIONS:
             title, body = _notification(program, options)
-            return self._run(_notifier, (f"{self._plugin}: {title}"[:LONGEST_TITLE], body[:LONGEST_BODY]), b"")
+            self._count_notification()
+            lines = "\n".join(for_people(line, LONGEST_BODY) for line in body[:LONGEST_BODY].splitlines())
+            return self._run(_notifier, (for_people(f"{self._plugin}: {title}", LONGEST_TITLE), _plain(lines)), b"")
         if program in READERS or any(word.startswith("-o") or word == "--output" for word in options):
             return self._run(_reader, (), b"")
         if program == "wl-copy" and (texts := [word for word in options if not word.startswith("-")]):
             given = " ".join(texts).encode()
         return self._run(_writer, (), given)
 
+    def _count_notification(self) -> None:
+        """Raise Refused if the plugin showed many in the last minute."""
+        now = time.monotonic()
+        self._shown = [at for at in self._shown if now - at < MINUTE_S]
+        if len(self._shown) >= MOST_SHOWN:
+            raise Refused(f"it showed {MOST_SHOWN} notifications in the last minute; try again later")
+        self._shown.append(now)
+
     def _run(self, find: Find, texts: tuple[str, ...], given: bytes) -> bytes:
+        import shutil  # with three compressors; few plugins use the desktop
+
         search_path = self._variables.get("PATH", os.defpath)
         found = find(self._variables, texts)
         usable = [words for words in found.tries if shutil.which(words[0], path=search_path)]
@@ -300,6 +318,11 @@ def _notification(program: str, options: list[str]) -> tuple[str, str]:
     if not texts:
         raise Refused("notify-send needs a text: notify-send TITLE [TEXT]")
     return texts[0], "\n".join(texts[1:])
+
+
+def _plain(text: str) -> str:
+    """Escape what desktops read as markup, such as links and pictures from elsewhere."""
+    return text.replace("&", "&amp;").replace("<", "&lt;") if "<" in text else text
 
 
 def permission_for(name: str) -> str:

@@ -4,7 +4,9 @@ A path counts in the caller's project and where a grant to read or write files a
 counts too. No link is followed, so what was checked is what is read. Protected paths are excluded.
 """
 
+import errno
 import os
+import sys
 from typing import Any, NamedTuple
 
 import msgspec
@@ -59,7 +61,12 @@ def read(call: Call, standing: Standing, reader: Reader, allowances: Allowances)
         while filename in taken:  # they are put into one folder
             filename = f"_{filename}"
         taken.add(filename)
-        data = base64.b64encode(_content(call, name, path, folder)).decode()
+        top = os.path.dirname(path) if path == folder else folder  # a grant may name the file
+        real, is_misled = allowances.leads(top)
+        if is_misled:
+            why = "there is a link in its path that a plugin could have put there"
+            raise InvalidArguments(call.tool.name, [f'The file of parameter "{name}" cannot be read: {path}: {why}'])
+        data = base64.b64encode(_content(call, name, path, top, real)).decode()
         arguments[name] = {"filename": filename, "data": data}
     return msgspec.structs.replace(call, arguments=arguments)
 
@@ -89,13 +96,11 @@ def _folder_of(path: str, reader: Reader) -> str:
     return next((place for place in places if place != "/" and f"{path}/".startswith(f"{place}/")), "")
 
 
-def _content(call: Call, name: str, path: str, folder: str) -> bytes:
-    """Read a file without following links below its folder; raises InvalidArguments."""
+def _content(call: Call, name: str, path: str, folder: str, real: str) -> bytes:
+    """Read a file without following links below its folder, which is `real`; raises InvalidArguments."""
     inside = os.path.relpath(path, folder)
     try:
-        if inside == ".":  # a grant names the file
-            return untrusted_files.read(path, LARGEST_INPUT)
-        with untrusted_files.hold(os.path.realpath(folder)) as held:
+        with _held(real) as held:
             return held.read(inside, LARGEST_INPUT)
     except OSError as error:
         why = (
@@ -104,6 +109,15 @@ def _content(call: Call, name: str, path: str, folder: str) -> bytes:
         raise InvalidArguments(
             call.tool.name, [f'The file of parameter "{name}" cannot be read: {path}: {why or error.strerror}']
         ) from error
+
+
+def _held(real: str) -> untrusted_files.HeldFolder:
+    """Hold the folder at a real path; raises OSError, also if a folder above it was replaced just now."""
+    held = untrusted_files.hold(real)
+    if sys.platform == "linux" and os.readlink(f"/proc/self/fd/{held.fd}") != real:
+        held.close()
+        raise OSError(errno.ELOOP, "links are not followed")
+    return held
 
 
 def _refused(call: Call, name: str, path: str, reader: Reader, *, is_protected: bool) -> Denied:

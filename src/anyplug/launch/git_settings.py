@@ -12,6 +12,7 @@ from typing import NamedTuple
 from anyplug.home import untrusted_files
 from anyplug.launch import command_paths
 from anyplug.launch.command_paths import CommandPaths
+from anyplug.model.late_patterns import late
 
 MOST_FILES, MOST_BYTES = 200, 1 << 18  # configurations of one look, and what of one is read
 MOST_DEPTH = 10  # of configurations that include one another, as with git
@@ -35,7 +36,7 @@ HOOKS = """
 
 
 # What git itself writes in its folder; a command that reads it must not keep git from working.
-GITS_OWN = re.compile(r"(?:refs|logs|objects|index|packed-refs|shallow|[A-Z_]+)(?:/.*)?", re.DOTALL)
+GITS_OWN = late(r"(?:refs|logs|objects|index|packed-refs|shallow|[A-Z_]+)(?:/.*)?", re.DOTALL)
 
 
 class Repository(NamedTuple):

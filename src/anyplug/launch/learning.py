@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from anyplug.catalog.approvals import Standing
+from anyplug.catalog.seen_permissions import OBSERVED
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
@@ -20,8 +21,6 @@ from anyplug.runtime.sandbox.profile import Profile
 
 # Everything that permissions can open, to see all that a call would do.
 OPEN = ("filesystem:read", "filesystem:write", "network", "network:unix", "shell:exec")
-# What the kernel or the host observes; other permissions leave no trace.
-OBSERVED = ("filesystem:read", "filesystem:write", "network", "shell:exec", permissions.CALL)
 ALIKE = 3  # paths in one folder from which on the folder itself is proposed
 # Folders that are never proposed because of what they contain.
 WIDE = frozenset({"/", "/bin", "/etc", "/home", "/lib", "/mnt", "/media", "/opt", "/root", "/run", "/srv", "/usr",
@@ -119,13 +118,34 @@ def conclude(events: Iterable[Event], around: Around) -> Lesson:
     )
 
 
-def commands(plugin: str, lesson: Lesson, *, is_approved: bool) -> tuple[str, ...]:
-    """Return the commands that apply the lesson; `is_approved`: there is an approval to change."""
-    wanted = () if is_approved else (*lesson.keep, *lesson.add)
-    approval = ["anyplug", "approve", plugin, *(word for name in wanted for word in ("--grant", name))]
+def used(lesson: Lesson, around: Around) -> dict[str, tuple[str, ...]]:
+    """Return the permissions that the call really used, each with what it did: grants where they allowed it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for need in lesson.needs:
+        if need.refused:
+            continue
+        by = [grant for grant in around.granted if _allows(grant, need.permission, around)] or [need.permission]
+        for name in by:
+            found[name] = (*found.get(name, ()), *need.because)
+    return found
+
+
+def _allows(grant: str, need: str, around: Around) -> bool:
+    """Return whether a grant opens what was needed, also a grant of everything."""
+    kinds = permissions.kind(grant), permissions.kind(need)
+    is_wide = not permissions.scope_of(grant) and (
+        kinds[0] == kinds[1] or kinds == ("filesystem:write", "filesystem:read")
+    )
+    return is_wide or _covers(grant, need, around)
+
+
+def commands(plugin: str, lesson: Lesson, *, folder: str = "") -> tuple[str, ...]:
+    """Return the commands that apply the lesson. `folder`: it was named for this run, so it has no approval yet."""
+    wanted = (*lesson.keep, *lesson.add) if folder else ()
+    approval = ["anyplug", "install", folder, *(word for name in wanted for word in ("--grant", name))]
     changes = [("grant", lesson.add), ("ungrant", lesson.remove)] if not wanted else []
     return (
-        *([] if is_approved else [shlex.join(approval)]),
+        *([shlex.join(approval)] if folder else []),
         *(shlex.join(["anyplug", verb, plugin, *names]) for verb, names in changes if names),
     )
 

@@ -133,6 +133,10 @@ class OwnFolders:
         """Return the folders of all plugins; never blocks."""
         return self._catalog.plugin_folders()
 
+    def write_grants(self) -> frozenset[str]:
+        """Return the grants of all plugins to write files; never blocks."""
+        return self._catalog.write_grants()
+
     def is_large(self, plugin: Plugin) -> bool:
         """Return whether copying a plugin takes so long that the user should be told; never blocks."""
         reading = self._catalog.last_reading(plugin)
@@ -156,8 +160,8 @@ class OwnFolders:
         self._kept(plugin, value)[0].release()
 
     def _kept(self, plugin: Plugin, value: str) -> tuple[Snapshot, Reading]:
-        reading = self._catalog.last_reading(plugin)
-        if reading is None or reading.digest != value:
+        reading = self._catalog.reading(plugin)  # the last one may be gone: a reload drops those of unapproved plugins
+        if reading.digest != value:
             raise Changed("its files changed while it was being started")
         whole = None
         if not registry.BY_NAME[plugin.format].EVERY_FILE_COUNTS:

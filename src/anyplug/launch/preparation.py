@@ -1,5 +1,6 @@
 """Set a plugin up before its approval is recorded."""
 
+import functools
 from contextlib import suppress
 
 from anyplug.catalog.approvals import Standing
@@ -87,7 +88,8 @@ class Preparation:
         try:
             said = await registry.BY_NAME[plugin.format].prepare(plugin, self._provisions.of(plugin, standing))
         except CallError as error:
-            error.hint = self._provisions.cure(plugin, standing, error.message, purpose="init") or error.hint
+            guess = functools.partial(self._provisions.cure, plugin, standing, error.message, purpose="init")
+            error.hint = await thread_lanes.run(plugin.path, guess) or error.hint
             secrecy.error(error)
             raise
         return secrecy.text(said)

@@ -50,6 +50,17 @@ def put(tmp: PrivateTmp, files: Files) -> Stamps:
     return stamps
 
 
+def are_none(tmp: PrivateTmp, stamps: Stamps) -> bool:
+    """Return whether the folder is as empty as it was given, as most are: then there is nothing to copy."""
+    if stamps:
+        return False
+    try:
+        with tmp.around.own_folder(tmp.name) as folder, os.scandir(folder.fd) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False
+
+
 def take(tmp: PrivateTmp, stamps: Stamps, files: Files) -> tuple[File, ...]:
     """Copy the tool's output files to where they are kept for a week; raises TooLarge. Unchanged inputs are skipped.
 

@@ -8,14 +8,14 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 import anyplug
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
-from anyplug.home import digest
+from anyplug.home import digest, import_folders
 from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
 from anyplug.launch import code_above, git_settings
@@ -24,9 +24,19 @@ from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
-from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, on_the_way_to
-from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, GIT, GIT_MARK, INNER, Protected
+from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, Links, on_the_way_to
+from anyplug.runtime.sandbox.linux.protected_names import (
+    ANY_CASE,
+    CLOSED,
+    FREE,
+    GIT,
+    GIT_MARK,
+    INNER,
+    Protected,
+    unlinked,
+)
 from anyplug.runtime.sandbox.profile import Profile
+from anyplug.runtime.warm.gate_folder import GATES
 
 MOST_CODE = 200  # files that are mounted read-only one by one; beyond that, their folders are
 MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
@@ -41,6 +51,7 @@ PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )
 SYSTEM_PREFIXES = ("/usr", "/opt")  # not granted through a folder inside them
+MOST_COMPARED = 100  # names of a folder, one of which tells whether its file system ignores case
 MOST_KEYS, KEYS_DEPTH = 5_000, 4  # limits of the search for links among keys: entries in total, nesting
 
 
@@ -55,11 +66,13 @@ class Allowances:
         variables: Mapping[str, str] = os.environ,
         plugin_folders: Callable[[], frozenset[str]] = frozenset,
         runs: tuple[str, ...] = (),
+        write_grants: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         """`variables` are the user's: programs are looked up in that PATH.
 
-        `plugin_folders` are protected. Programs in the folders `runs` may run.
+        `plugin_folders` are protected. Programs in the folders `runs` may run. `write_grants` are those of all plugins.
         """
+        self._write_grants = write_grants
         self._runs = runs
         self._home = home
         self.settings = settings
@@ -95,7 +108,7 @@ class Allowances:
         granted = ("network",) if purpose == "resolve" else standing.granted
         if not place.project:
             granted = tuple(grant for grant in granted if not _is_in_project(grant))
-        granted, exact, misled = _followed(granted, place)
+        granted, exact, misled = _followed(granted, place, self._write_grants())
         held = (place.user, self._project, place.plugin, plugin.path, data, place.cache, home.path, *_this_program())
         values = filter(os.path.islink, (os.path.join(folder, digest.CONFIG) for folder in configured))
         behind = dict.fromkeys((*_behind_keys(place), *filter(os.path.exists, map(os.path.realpath, values))))
@@ -120,6 +133,7 @@ class Allowances:
             drawn,
             readable=(
                 *drawn.readable,
+                *((GATES,) if purpose == "run" and not plugin.stays_up else ()),
                 *_outside(home.path, _real((*own, *_on_the_way(self._programs(plugin), search_path)))),
                 *scripts,
             ),
@@ -136,6 +150,43 @@ class Allowances:
         scopes = (permissions.scope_of(grant) for grant in granted if grant.startswith("filesystem:"))
         named = [os.path.normpath(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope]
         return Protected((*profile.protected, *profile.hidden), named)
+
+    def around_plugins(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what is protected, and what is hidden, because of the plugins that there are now.
+
+        Each plugin's own folder is among it.
+        """
+        folders = sorted(self._plugin_folders())
+        protected = (*folders, *code_above.paths(folders), *self._unlinked(folders))
+        return protected, tuple(os.path.join(folder, digest.CONFIG) for folder in folders)
+
+    def leads(self, path: str) -> tuple[str, bool]:
+        """Return the target of a path, and whether a link on the way is in a folder that a plugin may write to."""
+        scopes = [permissions.scope_of(grant) for grant in self._write_grants()]
+        folders = [
+            os.path.normpath(os.path.join(self._project, os.path.expanduser(scope))) for scope in scopes if scope
+        ]
+        if "" in scopes:
+            user = os.path.expanduser("~")
+            folders += [user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, self._project or user]
+        return _follow(path, tuple({*folders, *map(os.path.realpath, folders)}))
+
+    def _unlinked(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Return the patterns by which no plugin makes a link to the folder or the data of any plugin.
+
+        In its own folders a plugin may create what is protected elsewhere, so a link in a granted folder, to another
+        plugin's, would let the two put it there together.
+        """
+        links = Links()
+        roots = registry.standard_roots(self._home, self._project, self.settings.formats)
+        private = (*registry.private_places(self._project, self.settings.formats), *self._linked_from_home())
+        kept = (os.path.expanduser("~"), self._project)
+        with_data = (path for path in private if path not in roots and not _is_above(os.path.realpath(path), kept))
+        named = (*folders, *with_data, *self._other_homes())
+        # A link to a folder above it is not on this list: paths through that one name the folder, too.
+        return unlinked(
+            place for path in named for place in links.on_the_way_to(path) if links.real(place) == links.real(path)
+        )
 
     def _other_homes(self) -> tuple[str, ...]:
         """Return our folders besides this host's home: the default home, its state, and all homes that hosts have used.
@@ -178,6 +229,7 @@ class Allowances:
             *(self._plugin_folders() - {plugin.path, plugin.found_at}),
             *code_above.paths({*self._plugin_folders(), plugin.path, plugin.found_at}),
             *_this_program(),
+            *import_folders.protected(self._variables, self._project),
             *filter(os.path.isabs, named),
         ]
         searched = [path for path in self._search_path().split(":") if path and not path.startswith(SYSTEM_PREFIXES)]
@@ -190,11 +242,12 @@ class Allowances:
         tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
         ours = (os.path.expanduser("~"), self._home.named, named_home(), named_home(usual_path()))
-        led_to = [place for path in (*ours, *absolute) for place in on_the_way_to(path)]
-        linked, repositories = _behind_links(tops, protected)
+        links = Links()
+        led_to = [place for path in (*ours, *absolute) for place in links.on_the_way_to(path)]
+        linked, repositories = _behind_links(tops, protected, links)
         repositories += [path for folder in (*opened, self._project) for path in git_settings.above(folder)]
         by_git = git_settings.named(repositories, user, dict(self._variables))
-        led_to += [*(place for path in by_git for place in on_the_way_to(path)), *linked]
+        led_to += [*(place for path in by_git for place in links.on_the_way_to(path)), *linked]
         users = (user, self._project, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP) if "" in scopes else ()
         roots = tuple(os.path.realpath(path).rstrip("/") + "/" for path in (*opened, *users))
         around = tuple(f"{path}/" for path in (user, self._project))  # a link to a parent folder protects nothing in it
@@ -203,9 +256,11 @@ class Allowances:
             for path in dict.fromkeys(led_to)
             if path.startswith(roots)
             and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
-            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path))
+            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path, links))
         )
-        return (*paths, *itertools.islice(also, MOST_LED_TO))
+        marks = (f"{ANY_CASE}{GIT_MARK}",) if any(map(_ignores_case, (self._project, *opened, *users))) else ()
+        unlinked = self._unlinked({*self._plugin_folders(), plugin.path, plugin.found_at})
+        return (*paths, *marks, *unlinked, *itertools.islice(also, MOST_LED_TO))
 
     def _search_path(self) -> str:
         return self._variables.get("PATH", os.defpath)
@@ -272,26 +327,29 @@ def _is_above(path: str, held: tuple[str, ...]) -> bool:
     return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
 
 
-def _is_relative(path: str) -> bool:
+def _is_relative(path: str, links: Links) -> bool:
     """Return whether a path is a link that leads elsewhere when a parent folder is moved."""
-    return os.path.islink(path) and not os.path.isabs(os.readlink(path))
+    try:
+        return not os.path.isabs(links.read(path))
+    except OSError:  # it is no link
+        return False
 
 
-def _behind_links(tops: Mapping[str, int], protected: Protected) -> tuple[list[str], list[str]]:
+def _behind_links(tops: Mapping[str, int], protected: Protected, links: Links) -> tuple[list[str], list[str]]:
     """Return the targets of links at protected paths in these folders, and the repositories there.
 
     Searches to the given depths.
 
     Outer ones first, at most `MOST_LOOKED_AT` entries and `LOOK_S` seconds.
     """
-    left = deque((os.path.realpath(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
+    left = deque((links.real(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
     seen: dict[str, int] = {}
     entries, until = 0, time.monotonic() + LOOK_S
     found: list[str] = []
     repositories: list[str] = []
     while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
         folder, depth = left.popleft()
-        if seen.get(folder, 0) >= depth:
+        if seen.get(folder, 0) >= depth or links.is_missing(folder):
             continue
         seen[folder] = depth
         try:
@@ -304,13 +362,13 @@ def _behind_links(tops: Mapping[str, int], protected: Protected) -> tuple[list[s
             if entry.name.endswith(GIT):
                 repositories.append(entry.path)
             if entry.is_symlink():
-                found += _behind(folder, entry.name, protected)
+                found += _behind(folder, entry.name, protected, links)
             elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
                 left.append((entry.path, depth - 1))
     return found, repositories
 
 
-def _behind(folder: str, name: str, protected: Protected) -> list[str]:
+def _behind(folder: str, name: str, protected: Protected, links: Links) -> list[str]:
     """Return the protected paths that a link leads to, or that are inside its target."""
     link = os.path.join(folder, name)
     state = protected.state(folder, name)
@@ -319,16 +377,17 @@ def _behind(folder: str, name: str, protected: Protected) -> list[str]:
         for levels in protected.git_folders(folder, name)
     ):
         return []
-    places = on_the_way_to(link)
+    places = links.on_the_way_to(link)
     if state != INNER:
         return places
     inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
-    return [*places[:-1], *(place for path in inner for place in on_the_way_to(path))]
+    return [*places[:-1], *(place for path in inner for place in links.on_the_way_to(path))]
 
 
 def _without_hidden_roots(drawn: Profile, place: profiles.Locations, exact: tuple[str, ...]) -> Profile:
     """Remove folders that a grant of all files opens, but that are in a hidden one: the host may run anywhere."""
-    hidden = tuple(f"{os.path.realpath(path)}/" for path in drawn.hidden)
+    links = Links()
+    hidden = tuple(f"{links.real(path)}/" for path in drawn.hidden)
     roots = {path: os.path.realpath(path) for path in (place.user, *profiles.USERS_FOLDERS, place.project) if path}
     kept = (*exact, *map(os.path.realpath, drawn.measured))
     closed = {path for path, real in roots.items() if f"{real}/".startswith(hidden) and real not in kept}
@@ -345,21 +404,22 @@ def _is_in_project(grant: str) -> bool:
 
 
 def _followed(
-    granted: tuple[str, ...], place: profiles.Locations
+    granted: tuple[str, ...], place: profiles.Locations, write_grants: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Resolve links in granted paths; return the grants with their targets, these paths, and the misled grants.
 
-    A link in a folder that the plugin may write to leads wherever the plugin wants, so granting it would grant
-    everything.
+    A link in a folder that a plugin may write to leads wherever that plugin wants, so granting it would grant
+    everything. `write_grants` are those of all plugins.
     """
     paths = {
         grant: profiles.path_of(scope, place)
         for grant in granted
         if grant.startswith("filesystem:") and (scope := permissions.scope_of(grant))
     }
-    changeable = [path for grant, path in paths.items() if grant.startswith("filesystem:write:")]
+    writes = write_grants | {grant for grant in granted if grant.startswith("filesystem:write")}
+    changeable = [profiles.path_of(scope, place) for grant in writes if (scope := permissions.scope_of(grant))]
     changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
-    if "filesystem:write" in granted:
+    if "filesystem:write" in writes:
         changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
     folders = tuple({*changeable, *map(os.path.realpath, changeable)})
     followed, exact, misled = [], [], []
@@ -417,7 +477,7 @@ def _on_the_way(commands: list[str], search_path: str) -> list[str]:
 
     A plugin's private /tmp hides the shared one, and would hide them.
     """
-    import shutil  # already imported by the host
+    import shutil  # takes a millisecond, and only plugins with commands of their own need it
 
     found = []
     for command in commands:
@@ -429,7 +489,7 @@ def _on_the_way(commands: list[str], search_path: str) -> list[str]:
 
 
 def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    import shutil  # already imported by the host
+    import shutil  # takes a millisecond, and only plugins with commands of their own need it
 
     found = shutil.which(command, path=search_path)
     if found is None or found.startswith(plugin.path + "/"):  # a link in its folder opens nothing outside
@@ -454,3 +514,17 @@ def _outside(home: str, paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _real(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.realpath(path) for path in paths if os.path.exists(path))
+
+
+def _ignores_case(folder: str) -> bool:
+    """Return whether a folder's file system takes names that differ in case for the same, as far as its names tell."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in itertools.islice(entries, MOST_COMPARED):
+                if (other := entry.name.swapcase()) != entry.name:
+                    return os.path.lexists(os.path.join(folder, other)) and os.path.samestat(
+                        entry.stat(follow_symlinks=False), os.lstat(os.path.join(folder, other))
+                    )
+    except OSError:
+        pass
+    return False

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.home.code_snapshots import Changed
+from anyplug.home.digest import CONFIG
 from anyplug.home.location import SCRATCH, known_homes, make_private
 from anyplug.home.settings import Home, Settings
 from anyplug.launch import file_arguments
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_IDLE = 16  # rooms that are kept while idle: each is a process of 10 MB
+PROFILES = "profiles"  # the lane in which they are built: in more threads at once, they wait for each other
 OFF = Receipt(layers=(), landlock=0, filter="", limits={})
 
 
@@ -53,6 +56,7 @@ class Room:
         self.confined = confined  # None if nothing is confined
         self.receipt = confined.receipt if confined is not None else OFF
         self.view: View | None = None  # of the plugin's own folder, closed with the room
+        self.around: set[str] = set()  # what it may change or see, or was already told about
         self.users = 0
         self.is_stale = False
         # The last environment passed in, and the result: nearly every call passes the same one.
@@ -64,6 +68,23 @@ class Room:
         """Whether programs can be started in it."""
         is_tainted = self.view is not None and bool(self.view.intruder)
         return (self.confined is None or self.confined.is_alive) and not is_tainted
+
+    def extend(self, protected: tuple[str, ...], hidden: tuple[str, ...]) -> bool:
+        """Protect and hide further paths from what runs in it; return False if it has to be closed instead. Blocks."""
+        confined = self.confined
+        if confined is None or confined.profile is None or not confined.is_alive:
+            return True
+        profile, known = confined.profile, self.around
+        more = [path for path in protected if path not in known] if profile.brokered else []
+        secret = [path for path in hidden if not {path, os.path.dirname(path)} & known] if profile.secret else []
+        if not more and not secret:
+            return True
+        try:
+            is_done = confined.extend(more, secret)
+        except OSError:
+            return not confined.is_alive
+        known.update(more, secret)
+        return is_done or not confined.is_alive
 
     def close(self) -> None:
         """Kill what runs in it. Blocks."""
@@ -121,12 +142,14 @@ class Rooms:
         self._learning = learning
         folders = own_folders.plugin_folders if own_folders is not None else frozenset
         self._plugin_folders = folders
-        self._allowances = Allowances(home, settings, project, variables, folders, runs)
+        grants = own_folders.write_grants if own_folders is not None else frozenset
+        self._allowances = Allowances(home, settings, project, variables, folders, runs, grants)
         self._tell = tell
         self._rooms: dict[tuple[str, Purpose], Room] = {}  # most recently used last
         self._receipts: dict[str, Receipt] = {}  # of the rooms in which plugins ran last
         self._making: dict[tuple[str, Purpose], anyio.Lock] = {}
         self._stale: list[Room] = []
+        self._told: frozenset[str] = frozenset()  # the plugins' folders that the rooms were told about
         self._is_closed = False
 
     @property
@@ -188,8 +211,15 @@ class Rooms:
                 raise NotApproved(plugin.name, "changed", (room.view.intruder,))
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
-        """Return how a plugin's programs are confined; None if none has run."""
-        return self._receipts.get(plugin.path)
+        """Return how a plugin's programs are confined, and which hosts they reached since the last time.
+
+        None if none has run.
+        """
+        receipt, room = self._receipts.get(plugin.path), self._rooms.get((plugin.path, "run"))
+        reached = room.confined.take_reached() if room is not None and room.confined is not None else []
+        if receipt is None or not reached:
+            return receipt
+        return msgspec.structs.replace(receipt, reached=tuple(permissions.written(*where) for where in reached))
 
     async def with_files(self, call: Call, standing: Standing, granted: tuple[str, ...] | None) -> Call:
         """Return a call with files in place of their paths. `granted` are the grants of a plugin that makes the call.
@@ -237,7 +267,11 @@ class Rooms:
     def close(self) -> None:
         """Close every room and kill what runs there; none can be entered afterwards. Blocks: call it in a thread."""
         self._is_closed = True
-        for room in (*self._rooms.values(), *self._stale):
+        rooms = (*self._rooms.values(), *self._stale)
+        for room in rooms:  # the kernel takes 2 to 25 ms to take a sandbox apart
+            if room.confined is not None:
+                room.confined.hang_up()
+        for room in rooms:
             room.close()
         self._rooms.clear()
         self._stale.clear()
@@ -257,34 +291,76 @@ class Rooms:
         for folder in profile.measured:
             make_folder(folder)
         make_private(os.path.join(self._home.path, SCRATCH))  # the spawner takes hold of it before it covers our home
+        try:
+            confined = await self._confined(plugin, profile, standing, learning)
+        except BaseException:
+            if view is not None:
+                asyncio.get_running_loop().run_in_executor(None, view.close)
+            raise
+        room = Room(confined, basis, confined)
+        room.view = view
+        folders = (plugin.path, plugin.found_at)
+        room.around.update(profile.protected, profile.secret, profile.hidden, folders)
+        room.around.update(os.path.join(folder, CONFIG) for folder in folders)
+        if view is not None:
+            view.keeps_names = "overlay" not in confined.enforcement.refused
+        try:
+            await self._tell_all(room)
+        except BaseException:
+            asyncio.get_running_loop().run_in_executor(None, room.close)
+            raise
+        return room
+
+    async def _confined(
+        self, plugin: Plugin, profile: Profile, standing: Standing, learning: "Learning | None"
+    ) -> "ConfinedSpawn":
+        """Start the sandbox; raises Unavailable, or NotEnforceable."""
         # Takes 15 ms with ctypes, and only a host that starts something needs it.
         from anyplug.runtime.sandbox.enforcement import NotEnforceable as NotHeld
         from anyplug.runtime.sandbox.enforcement import Shortage
+        from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 
         recorder = learning.recorder() if learning else None
         tell = functools.partial(_call_soon, asyncio.get_running_loop(), self._tell, plugin)
         make = functools.partial(self._spawner, plugin, profile, standing.unconfined, recorder, tell)
         try:
-            confined = await anyio.to_thread.run_sync(make)
+            return await thread_lanes.make(make, ConfinedSpawn.close)
         except NotHeld as refusal:
-            if view is not None:
-                await anyio.to_thread.run_sync(view.close)
             if self._is_closed:
                 raise _ended() from refusal
             if isinstance(refusal, Shortage):
                 reason = f"plugin '{plugin.name}' cannot be confined right now and was not run: {refusal.reason}"
                 raise Unavailable(reason, refusal.cure) from refusal
             raise NotEnforceable(plugin.name, str(refusal), refusal.cure) from refusal
-        room = Room(confined, basis, confined)
-        room.view = view
-        if view is not None:
-            view.keeps_names = "overlay" not in confined.enforcement.refused
-        return room
+
+    async def _tell_all(self, *new: Room, only_hide: bool = False) -> None:
+        """Make the sandboxes that exist protect and hide what the present plugins add, before another plugin runs.
+
+        A sandbox that does not confirm it is closed. A program that may have opened what is protected from now on is
+        ended, unless plugins `only_hide` their values yet.
+        """
+        if not only_hide:
+            self._told = self._plugin_folders()
+        rooms = [room for room in (*self._rooms.values(), *self._stale, *new) if room.confined is not None]
+        deaf = await anyio.to_thread.run_sync(self._extended, rooms, only_hide)
+        for room in deaf:
+            await anyio.to_thread.run_sync(room.close)
+
+    def _extended(self, rooms: list[Room], only_hide: bool) -> list[Room]:
+        """Extend the sandboxes of rooms; return those that have to be closed instead."""
+        protected, hidden = self._allowances.around_plugins()
+        return [room for room in rooms if not room.extend(() if only_hide else protected, hidden)]
+
+    async def follow_plugins(self, *, is_approved: bool) -> None:
+        """Do so after plugins were found, or one of them approved: another host may run it."""
+        if (self._rooms or self._stale) and self._plugin_folders() != self._told and not self._is_closed:
+            await self._tell_all(only_hide=not is_approved)
 
     async def _profile(self, plugin: Plugin, standing: Standing, purpose: Purpose) -> Profile:
         """Build a plugin's profile; in a thread, because that visits all of its files."""
         try:
-            return await thread_lanes.run(plugin.path, self._allowances.profile, plugin, standing, purpose)
+            lane = PROFILES if purpose == "run" else plugin.path  # dependencies are hashed, which may take long
+            return await thread_lanes.run(lane, self._allowances.profile, plugin, standing, purpose)
         except OSError as error:
             raise Unavailable(
                 f"the files of '{plugin.name}' cannot be read: {error.filename}: {error.strerror}",

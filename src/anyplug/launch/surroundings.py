@@ -3,7 +3,6 @@
 import errno
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -12,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from anyplug.catalog import seen_permissions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
@@ -22,15 +22,20 @@ from anyplug.home.settings import Settings
 from anyplug.launch import code_above, desktop, file_arguments, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Room, Rooms
+from anyplug.launch.warm_starts import WarmStarts
 from anyplug.model import permissions
-from anyplug.model.errors import NotApproved, Unavailable
+from anyplug.model.errors import NotApproved, StoreError, Unavailable
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Call, File, Plugin, Result
+from anyplug.model.untrusted_text import for_models
 from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
 from anyplug.runtime.runner import Runner
+from anyplug.runtime.warm.pool import Kept, Pool
 from anyplug.secrets import env_vars
 from anyplug.secrets.redaction import Redactions
+from anyplug.secrets.vault import SIGN_IN
 
 if TYPE_CHECKING:  # only used while learning
     from anyplug.launch.learning import Learning
@@ -38,8 +43,10 @@ if TYPE_CHECKING:  # only used while learning
 T = TypeVar("T")
 
 LONGEST_LOOKED_AT = 100_000  # characters of a result that are searched for paths
+REPORT_WINDOW = 65_536  # bytes at the end of a running program's stderr in which its last line is looked for
+LONGEST_REPORT = 300  # characters
 MOST_REMARKS = 5  # about one result
-_IN_TMP = re.compile(r"(?<![\w/.~:-])/tmp/[\w./+@%-]*[\w]")
+_IN_TMP = late(r"(?<![\w/.~:-])/tmp/[\w./+@%-]*[\w]")
 
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
 OF_SHORT_LISTS = (
@@ -95,6 +102,7 @@ class Provisions:
         runner: Runner,
         secrecies: Redactions,
         users: Users,
+        pool: Pool,
         *,
         project: str,
         learning: "Learning | None",
@@ -106,6 +114,9 @@ class Provisions:
         """
         self._catalog = catalog
         self._runner = runner
+        self._project = project
+        self._is_learning = learning is not None  # which notes what it saw by itself
+        self._warm = WarmStarts(pool, catalog.home, runner, is_learning=learning is not None)
         self._confinement = Rooms(
             catalog.home,
             catalog.settings,
@@ -127,7 +138,12 @@ class Provisions:
     def follow(self, settings: Settings) -> None:
         """Use new settings for future programs."""
         self._runner.use_namespaces(wanted=settings.namespaces)
+        self._warm.follow(settings.warm)
         self._confinement.follow(settings)
+
+    async def follow_plugins(self, is_approved: bool) -> None:
+        """Make the running sandboxes hide what the present plugins add, and protect it once one of them is approved."""
+        await self._confinement.follow_plugins(is_approved=is_approved)
 
     async def with_files(self, call: Call, standing: Standing, caller: Plugin | None) -> Call:
         """Return a call with files in place of their paths; raises Denied and InvalidArguments."""
@@ -137,8 +153,25 @@ class Provisions:
         return await self._confinement.with_files(call, standing, granted)
 
     def receipt(self, plugin: Plugin) -> Receipt | None:
-        """Return how a plugin's programs are confined; None if none has run."""
-        return self._confinement.receipt(plugin)
+        """Return how a plugin's programs were confined in a call; None if none has run."""
+        receipt = self._confinement.receipt(plugin)
+        if receipt is not None and receipt.reached and not self._is_learning and not plugin.explicit:
+            self._note_hosts(plugin, receipt)
+        return receipt
+
+    def _note_hosts(self, plugin: Plugin, receipt: Receipt) -> None:
+        """Keep which grants the proxy used."""
+        places = {where: permissions.destination(f"network:{where}") for where in receipt.reached}
+        used = {
+            name: [where for where, at in places.items() if at and permissions.may_reach((name,), at.host, at.port)]
+            for name in receipt.hosts
+        }
+        used = {name: found for name, found in used.items() if found}
+        try:
+            digest = self._catalog.digest(plugin).value
+            seen_permissions.note(self._catalog.store, plugin.path, digest, used, is_whole=False)
+        except (OSError, StoreError):
+            pass  # the call itself is recorded, with the hosts
 
     async def keep(self, plugin: Plugin, digest: str) -> None:
         """Keep a copy of the code of a plugin that is being approved; raises NotApproved, or Unavailable."""
@@ -168,6 +201,7 @@ class Provisions:
             conceal=self._secrecies.of(plugin).text,
             run=functools.partial(self.run, plugin, standing),
             tell=self._tell,
+            project=self._project,
         )
         users.made[plugin.path] = _Made(standing, has_variables, stamp, self._catalog.settings, around)
         return around
@@ -204,7 +238,8 @@ class Provisions:
         names = permissions.environment_names(standing.granted)
         users = users or self._users
         self._secrecies.of(plugin, standing.granted).look(users.variables)  # before anything of it is passed on
-        stored = self._catalog.secrets.values(plugin, names) if names else {}
+        own = [name for name in names if not name.startswith(SIGN_IN)]
+        stored = self._catalog.secrets.values(plugin, own) if own else {}
         given = env_vars.divide({**users.variables, **stored}, names, inherits=standing.inherits_environment).given
         variables = registry.BY_NAME[plugin.format].environment(plugin, self._catalog.home, given, names)
         if not plugin.is_file and OF_SHORT_LISTS not in variables:
@@ -272,7 +307,7 @@ class Provisions:
         withheld = env_vars.divide(variables, names, inherits=inherits).withheld
         try:
             return self._confinement.cure(plugin, standing, said, frozenset(withheld), purpose)
-        except OSError:  # it is only a guess, and there may be too many open files to make one
+        except (OSError, ImportError):  # it is only a guess, and there may be too many open files to make one
             return ""
 
     def private_files(self, plugin: Plugin, result: Result, arguments: dict[str, Any]) -> list[str]:
@@ -282,7 +317,10 @@ class Provisions:
         outputs = {block.name: block.path for block in result.content if isinstance(block, File)}
         given = msgspec.json.encode(arguments, enc_hook=str).decode()
         remarks = []
+        ours = f"{self._catalog.home.path.rstrip('/')}/"  # with its data and caches, which are no part of that /tmp
         for path in dict.fromkeys(_IN_TMP.findall(text)):
+            if path.startswith(ours):
+                continue
             if os.path.basename(path) in outputs:
                 remarks.append(f"{path} is kept as {outputs[os.path.basename(path)]}")
             elif not os.path.lexists(path) and os.path.basename(path) not in given:  # it may be an input
@@ -338,23 +376,34 @@ class Provisions:
                 inside = self._inside(room, plugin, program.env)
                 if inside is not program.env:
                     program = msgspec.structs.replace(program, env=inside)
-                if program.private_tmp:
-                    return await self._run_in_tmp(plugin, program, room)
-                return self._logged(plugin, program, await self._runner(program, room.spawn))
+                kept = self._warm.begin(plugin, program, room)
+                if program.trace:
+                    program = msgspec.structs.replace(program, env={**program.env, **program.trace})
+                try:
+                    if program.private_tmp:
+                        return await self._run_in_tmp(plugin, program, room, kept)
+                    waiting = kept.waiting if kept is not None else None
+                    return self._logged(plugin, program, await self._runner(program, room.spawn, waiting))
+                finally:
+                    await self._warm.pool.end(kept)
             finally:
                 self._confinement.leave(room)
 
-    async def _run_in_tmp(self, plugin: Plugin, program: Program, room: Room) -> Finished:
+    async def _run_in_tmp(self, plugin: Plugin, program: Program, room: Room, kept: Kept | None) -> Finished:
         """Run a program that has a /tmp/NAME of its own, and files that go in and come out there."""
         name, files = program.private_tmp, program.files
+        waiting = kept.waiting if kept is not None else None
         try:
             is_shared = room.is_granted_tmp
-            async with self._runner.private_tmp(name, has_own=room.has_own_tmp, is_shared=is_shared) as tmp:
+            private = self._runner.private_tmp(name, has_own=room.has_own_tmp, is_shared=is_shared)
+            async with private if kept is None else kept.own_tmp() as tmp:
                 stamps = run_files.put(tmp, files) if files is not None else {}
                 writable = () if tmp.cover else (tmp.folder,)
                 program = msgspec.structs.replace(program, tmp=tmp.cover, writable=writable)
-                finished = self._logged(plugin, program, await self._runner(program, room.spawn))
+                finished = self._logged(plugin, program, await self._runner(program, room.spawn, waiting))
                 if files is None or finished.ending != "exited" or finished.exit_code != 0:
+                    return finished
+                if run_files.are_none(tmp, stamps):  # without the cost of a thread
                     return finished
                 taken = await thread_lanes.run(plugin.path, run_files.take, tmp, stamps, files)
                 return msgspec.structs.replace(finished, files=taken)
@@ -362,6 +411,16 @@ class Provisions:
             raise Unavailable(
                 f"plugin '{plugin.name}' writes to /tmp/{name}, but {taken_by}", "move it away"
             ) from taken_by
+
+    def last_report(self, plugin: Plugin, stderr: bytes) -> str:
+        """Return the last whole line of what a running program wrote to stderr, with secrets hidden."""
+        secrecy = self._secrecies.of(plugin)
+        shown = secrecy.data(stderr[-REPORT_WINDOW:], is_cut=True).decode(errors="replace")
+        lines = [line for line in shown.splitlines(keepends=True) if line.strip() and line.endswith(("\n", "\r"))]
+        if not lines:
+            return ""
+        # Cleaning may put a secret together again that was written with invisible characters in it.
+        return secrecy.text(for_models(" ".join(lines[-1].split())))[:LONGEST_REPORT]
 
     def _logged(self, plugin: Plugin, program: Program, finished: Finished) -> Finished:
         """Keep in the plugin's log how a program ended; return that with its secrets hidden. Raises NotApproved."""
