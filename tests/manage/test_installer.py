@@ -358,7 +358,7 @@ def test_a_broken_manifest_is_refused_with_its_fault(installer, tmp_path, text):
 
 def test_a_folder_without_a_plugin_is_refused_before_it_is_copied(installer, tmp_path):
     plugin_folders.write(f"{tmp_path}/here/README.md", "nothing here")
-    with nothing_changes("is not a plugin", "--subdir"):
+    with nothing_changes("is not a plugin", "owner/repo"):
         installer.install(Source(location=f"{tmp_path}/here"))
 
 

@@ -2,13 +2,18 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
 
+import command_line
 import plugin_folders
 import zot_folders
+from anyplug.manage import fault_places
 from anyplug.manage.plugin_check import examine
+from rows import each_row
 
 NOTHING = {"type": "object", "properties": {}}
 
@@ -18,6 +23,127 @@ def found(path):
     plugin = examine(path)
     assert all(problem.code and problem.message and problem.hint for problem in plugin.problems), plugin.problems
     return [problem.message for problem in plugin.problems]
+
+
+CYCLOP = """{
+  "name": "odd",
+  "version": 1,
+  "description": "Odd.",
+  "permissions": ["network", "odd"],
+  "entrypoint": "nowhere.py",
+  "tools": [
+    {"name": "one", "description": "One.", "input_schema": {"type": "object", "properties": {}}},
+    {"name": "one", "description": "One.", "input_schema": {"type": "object", "properties": {}}},
+    {"name": "two", "description": 2},
+    {"name": "three", "description": "Three.", "input_schema": {"type": "list"}}
+  ]
+}"""
+MCP = """{
+  "mcpServers": {
+    "good": {"command": "python3"},
+    "text": {"command": "python3", "args": "x"},
+    "args": {"args": ["text"], "command": 5}
+  }
+}"""
+STAVROBOT_TOOL = """{
+  "name": "act",
+  "description": "Act.",
+  "entrypoint": "run",
+  "parameters": {"who": {"type": "string"}}
+}"""
+
+
+@each_row(
+    ("place", "text", "begins", "at"),
+    [
+        ("plugin.json", CYCLOP, "'version' must be a string", (3, '"version"')),
+        ("plugin.json", CYCLOP, "unknown permission 'odd'", (5, '"odd"')),
+        ("plugin.json", CYCLOP, "Duplicate tool name 'one'", (9, '"one"')),
+        ("plugin.json", CYCLOP, "Tool at index 2: 'description'", (10, '"description"')),
+        ("plugin.json", CYCLOP, "Tool 'three' input_schema", (11, '"three"')),
+        ("mcp.json", MCP, "server 'text' is invalid: 'args'", (4, '"args"')),
+        ("mcp.json", MCP, "server 'args' is invalid: 'command'", (5, '"command"')),
+        ("extension.json", '{\n"name": "kit",\n"exec": 5}', "'exec' must be a string", (3, '"exec"')),
+        ("act/manifest.json", STAVROBOT_TOOL, "parameter 'who' of act", (5, '"who"')),
+    ],
+)
+def test_a_fault_is_placed_where_the_manifest_says_what_it_is_about(tmp_path, place, text, begins, at):
+    shutil.rmtree(tmp_path / "odd", ignore_errors=True)
+    folder = plugin_folders.stavrobot(tmp_path, "odd") if "/" in place else str(tmp_path / "odd")
+    plugin_folders.write(f"{folder}/{place}", text)
+    [message] = [one.message for one in fault_places.placed(examine(folder)) if one.message.startswith(begins)]
+    line, column = map(int, re.search(r"line (\d+), column (\d+)", message).groups())
+    assert (line, text.splitlines()[line - 1][column - 1 :].startswith(at[1])) == (at[0], True), message
+
+
+TWICE = """{
+  "name": "odd",
+  "entrypoint": "two",
+  "permissions": ["network", "two"],
+  "tools": [
+    {"description": "two", "name": "network", "input_schema": {"type": "object", "properties": {"a": {"type": "x"}}}},
+    {"description": "two", "name": "two",
+     "input_schema": {"type": "object", "properties": {"two": {"type": "object", "properties":
+       {"b": {"anyOf": [{"type": "string"}, {"type": "x"}]}}}}}},
+    {"description": "b", "name": "bash", "input_schema": {"type": "object", "properties": {"network": {"pattern": "("},
+       "required": {"type": "string"}}, "required": "network"}}
+  ]
+}"""
+
+
+@each_row(
+    ("begins", "at"),
+    [
+        ("unknown permission 'two'", (4, '"two"')),
+        ("the tool name 'bash' belongs", (10, '"bash"')),
+        ("the input schema of the tool 'network' is invalid: 'properties.a.type': use", (6, '"type": "x"')),
+        ("the input schema of the tool 'two' is invalid: 'properties.two.properties.b", (9, '"type": "x"')),
+        ("the input schema of the tool 'bash' is invalid: 'required'", (11, '"required": "network"')),
+    ],
+)
+def test_a_word_that_stands_twice_is_found_where_it_is_meant_also_while_the_manifest_is_broken(tmp_path, begins, at):
+    plugin_folders.write(f"{tmp_path}/odd/plugin.json", TWICE)
+    plugin = examine(f"{tmp_path}/odd")
+    assert plugin.is_broken
+    [message] = [one.message for one in fault_places.placed(plugin) if one.message.startswith(begins)]
+    line, column = map(int, re.search(r"line (\d+), column (\d+)", message).groups())
+    assert (line, TWICE.splitlines()[line - 1][column - 1 :].startswith(at[1])) == (at[0], True), message
+
+
+ODD_ITEMS = {"who": {"type": "array", "description": "Who.", "required": True, "items": {"type": "x"}}}
+
+
+def test_a_tool_of_a_bundle_with_the_name_of_the_bundle_is_placed_in_its_own_manifest(tmp_path):
+    folder = plugin_folders.stavrobot(tmp_path, "act", parameters=ODD_ITEMS)
+    [problem] = [one for one in fault_places.placed(examine(folder)) if one.code == "bad_schema"]
+    assert "of the tool 'act' is invalid" in problem.message
+    assert f"in {os.path.join('act', 'manifest.json')}, line 1, column" in problem.message
+
+
+def test_a_broken_plugin_offers_no_tools(root):
+    plugin_folders.cyclop(root, "odd", description=...)
+    plugin_folders.stavrobot(root, "kit", init={})
+    entries = command_line.ok("list", "--json").json
+    assert [(entry["state"], entry["tools"]) for entry in entries] == [("broken", [])] * len(entries)
+
+
+def test_a_fault_of_a_bundle_hides_none_of_its_tools(tmp_path):
+    folder = plugin_folders.stavrobot(tmp_path, "odd", description=1, init={}, tool={"description": None})
+    messages = "\n".join(found(folder))
+    assert all(word in messages for word in ("'description' must be a string", "'init'", f"{folder}/act/manifest.json"))
+
+
+def test_a_manifest_that_stops_too_early_is_placed_at_its_end(tmp_path):
+    plugin_folders.write(f"{tmp_path}/kit/mcp.json", '{"mcpServers": {\n  "kit": {\n')
+    [message] = found(f"{tmp_path}/kit")
+    assert "mcp.json, line 2, column 11: " in message
+
+
+def test_what_is_missing_has_no_place(tmp_path):
+    plugin_folders.write(f"{tmp_path}/odd/plugin.json", CYCLOP.replace('  "description": "Odd.",\n', ""))
+    found = fault_places.placed(examine(f"{tmp_path}/odd"))
+    [message] = [one.message for one in found if "missing required field 'description'" in one.message]
+    assert "line" not in message
 
 
 @pytest.mark.parametrize("make", [plugin_folders.cyclop, plugin_folders.stavrobot])

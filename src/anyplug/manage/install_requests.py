@@ -11,6 +11,7 @@ import msgspec
 
 from anyplug.home.location import make_private
 from anyplug.home.settings import Home
+from anyplug.manage import pasted_names
 from anyplug.manage.plugin_sources import Source
 from anyplug.model.errors import InstallError
 from anyplug.model.untrusted_text import is_clean
@@ -33,9 +34,11 @@ def ask(home: Home, source: Source, project: str) -> Source:
             raise InstallError("this is not a source of a plugin", "pass a git address or a folder")
     if not source.is_address:
         folder = os.path.normpath(os.path.join(project, os.path.expanduser(source.location)))
-        if not os.path.isdir(folder):
-            raise InstallError(f"there is no folder {folder}", "pass a git address or a folder that exists")
-        source = msgspec.structs.replace(source, location=folder)
+        is_short = pasted_names.read(source.location).source.is_address
+        if not os.path.isdir(folder) and not is_short:
+            raise InstallError(f"there is no folder {folder}", "pass owner/repo, a git address or a folder that exists")
+        if os.path.isdir(folder):
+            source = msgspec.structs.replace(source, location=folder)
     if len(waiting(home)) >= MOST:
         raise InstallError("too many requests wait for the user", "ask the user to look at them: `anyplug install`")
     record = msgspec.json.encode(Wanted(source=source, at=time.time()))

@@ -24,8 +24,9 @@ def examine(path: str, formats: Sequence[str] = ()) -> Plugin:
     plugin = discovery.read(Folder(os.path.realpath(found_at), found_at, explicit=True), formats)
     assert plugin is not None  # a named folder is a broken plugin rather than None
     problems = list(plugin.problems)
+    checked = msgspec.structs.replace(plugin, tools=(*plugin.tools, *plugin.unloaded))
     seen = {problem.message for problem in problems}
-    for problem in (*_names(plugin), *_programs(plugin), *_schemas(plugin), *registry.lint(plugin)):
+    for problem in (*_names(checked), *_programs(checked), *_schemas(checked), *registry.lint(plugin)):
         if problem.message not in seen:
             problems.append(problem)
             seen.add(problem.message)
@@ -80,7 +81,7 @@ def _schemas(plugin: Plugin) -> list[Problem]:
     return [
         Problem(
             "bad_schema",
-            f"the input schema of '{tool.name}' is invalid: {fault}",
+            f"the input schema of the tool '{tool.own_name}' is invalid: {fault}",
             "fix it; until then arguments are not checked",
             "warning",
         )

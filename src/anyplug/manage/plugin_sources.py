@@ -1,4 +1,4 @@
-"""Fetch a plugin's source, a folder or a git repository, into a staging folder.
+"""Fetch a plugin's source into a staging folder: a folder, a git repository, an archive, or a pasted configuration.
 
 Nothing of it runs: no hooks, no submodules, no filters of the repository's own. `.git`, caches and virtual environments
 are left out, and so is a `config.json`: values are the user's, never an author's.
@@ -10,11 +10,15 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
+from anyplug.catalog import wrong_folder
 from anyplug.home import untrusted_files
 from anyplug.home.untrusted_files import Budget, HeldFolder, TooMuch
+from anyplug.manage import archive_downloads, zip_sources
+from anyplug.manage.zip_sources import UNPACKED, is_archive_name
 from anyplug.model.errors import InstallError
 
 GIT_S = 300.0  # for one git command
@@ -38,32 +42,62 @@ NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.dev
 # In a staging folder, next to the plugin's own name: no plugin's name begins with a dot.
 CHECKOUT = ".checkout"
 COPY = ".copy"
+ARCHIVE = ".archive"  # an unpacked one
+DOWNLOAD = ".download"  # how the name of a fetched archive begins; its end tells the kind
+PASTED = ".pasted"  # has a folder for a configuration that was pasted
 EMPTY = ".empty"  # an empty repository, to evaluate .gitignore files
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 _SHORT_COMMIT = re.compile(r"[0-9a-f]{4,39}")
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user named: where, which version, which folder in it."""
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the user named: where, which version, which folder or which plugin in it."""
 
-    location: str
+    location: str  # for a pasted configuration: how it is shown
     ref: str = ""
     subdir: str = ""
+    part: str = ""  # the name of one of its plugins, where a marketplace lists them
+    servers: str = ""  # a configuration of MCP servers that was pasted, as JSON, with references for secrets
+    name: str = ""  # the name of the pasted plugin
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is an archive, here or at an address."""
+        if self.servers:
+            return False
+        if self.location.startswith(("https://", "http://")):
+            return is_archive_name(urlsplit(self.location).path)
+        return not self.is_address and is_archive_name(self.location) and os.path.isfile(self.lasting_location)
 
     @property
     def is_git(self) -> bool:
         """Whether git must fetch it. A working tree is copied as it is, unless a version of it is requested."""
+        if self.servers or self.is_archive:
+            return False
         return self.is_address or _is_bare_repository(self.location) or bool(self.ref and _is_checkout(self.location))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on this machine already."""
+        return bool(self.servers) or not (self.is_git or self.is_address)
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether it was an uploaded archive, which was unpacked into a folder that is gone since."""
+        return not self.is_address and any(part.startswith(UNPACKED) for part in self.location.split(os.sep))
 
     @property
     def lasting_location(self) -> str:
         """The location, independent of the current folder."""
-        return self.location if self.is_address else os.path.abspath(os.path.expanduser(self.location))
+        is_whole = self.is_address or self.servers
+        return self.location if is_whole else os.path.abspath(os.path.expanduser(self.location))
 
     @property
     def folder_name(self) -> str:
         """The name of the folder: a plugin's name if its format defines no other."""
+        if self.name:
+            return self.name
         inside = os.path.normpath(self.subdir) if self.subdir else "."
         path = self.lasting_location if inside == "." else inside
         return re.split(r"[/:]" if self.is_address else "/", path.rstrip("/"))[-1].removesuffix(".git")
@@ -71,20 +105,31 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown(self) -> str:
         """How messages show it: without a password in the address."""
-        place = _PASSWORD.sub("", self.location)
-        return f"{place} ({self.subdir})" if self.subdir else place
+        place = "a zip archive" if self.is_zip else _PASSWORD.sub("", self.location)
+        inside = self.part or self.subdir
+        return f"{place} ({inside})" if inside else place
 
     @property
     def words(self) -> list[str]:
         """What to type after `anyplug install`, without a password in the address."""
+        if self.servers:
+            return ["-"]
         options = {"--ref": self.ref, "--subdir": self.subdir}
         named = [word for option, value in options.items() if value for word in (option, value)]
-        return [_PASSWORD.sub("", self.location), *named]
+        return [_PASSWORD.sub("", self.location), *([self.part] if self.part else []), *named]
 
     @property
     def is_address(self) -> bool:
         """Whether it is the address of a git repository."""
         return self.location.startswith(SCHEMES)
+
+
+class Checkout(msgspec.Struct, frozen=True):
+    """Where a fetched source is; a folder is where it always was."""
+
+    root: str  # the real path
+    commit: str = ""  # empty if it did not come from git
+    is_ours: bool = False  # it is in a staging folder
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -96,33 +141,84 @@ class Fetched(msgspec.Struct, frozen=True):
     left_modules: tuple[str, ...] = ()  # folders of modules that were left out
 
 
-def find(source: Source, staging: str) -> tuple[str, str]:
-    """Find the folder that a source names, fetching it if needed; return it and its commit. Raises InstallError."""
-    if os.path.isabs(source.subdir) or ".." in source.subdir.split("/"):
-        raise _leads_out(source)
-    commit = ""
+def fetch(source: Source, staging: str) -> Checkout:
+    """Fetch a source if needed. Raises InstallError."""
+    if source.servers:
+        return Checkout(_pasted(source, staging), is_ours=True)
     if source.is_git:
         origin = os.path.join(staging, CHECKOUT)
         commit = _clone(source, origin)
-    elif source.ref:
+        return Checkout(os.path.realpath(origin), commit, is_ours=True)
+    if source.ref:
         raise InstallError(
             f"--ref is for git repositories, but {source.shown} is not one",
             "leave it out, or pass the repository's address",
         )
-    else:
-        origin = source.lasting_location
-    origin = os.path.realpath(origin)
+    if source.is_archive:
+        return Checkout(_unpacked(source, staging), is_ours=True)
+    return Checkout(os.path.realpath(source.lasting_location))
+
+
+def inside(source: Source, checkout: Checkout, staging: str) -> str:
+    """Return the folder that a source names in its checkout. Raises InstallError."""
+    origin = checkout.root
+    if os.path.isabs(source.subdir) or ".." in source.subdir.split("/"):
+        raise _leads_out(source)
     wanted = os.path.realpath(os.path.join(origin, source.subdir))
     if not _is_within(wanted, origin):
         raise _leads_out(source)
     if not os.path.isdir(wanted) or not source.location:
-        raise InstallError(
-            f"the folder '{source.shown}' does not exist",
-            f"pass a folder, or an address that begins with one of {', '.join(SCHEMES)}",
-        )
-    if not source.is_git and _is_within(os.path.realpath(staging), wanted):
+        raise _no_folder(source, wanted)
+    if not checkout.is_ours and _is_within(os.path.realpath(staging), wanted):
         raise InstallError(f"{source.shown} contains anyplug's own home", "pass the plugin's folder itself")
-    return wanted, commit
+    return wanted
+
+
+def _no_folder(source: Source, wanted: str) -> InstallError:
+    forms = (
+        "pass a folder, an archive, owner/repo, a command such as `npx -y @scope/server`, or an address that"
+        f" begins with one of {', '.join(SCHEMES)}"
+    )
+    if source.location and os.path.isfile(wanted):
+        return InstallError(f"'{source.shown}' is a file, but not an archive", forms)
+    meant = wrong_folder.near(wanted) if source.location else ""
+    hint = f"did you mean {meant}? Otherwise {forms}" if meant else forms
+    return InstallError(f"the folder '{source.shown}' does not exist", hint)
+
+
+def with_ref(source: Source, rest: str) -> Source:
+    """Tell the ref and the folder apart that follow a repository in a web page's address. Raises InstallError.
+
+    Both may contain slashes, so the repository is asked which branches and tags it has.
+    """
+    if not rest:
+        return source
+    ref, _, subdir = rest.partition("/")
+    if subdir:
+        listing = _git(source, "/", "ls-remote", "--heads", "--tags", "--", source.location)
+        names = [line.partition("\trefs/")[2].partition("/")[2].removesuffix("^{}") for line in listing.splitlines()]
+        ref = max((name for name in names if name and f"{rest}/".startswith(f"{name}/")), key=len, default=ref)
+        subdir = rest.removeprefix(ref).strip("/")
+    return msgspec.structs.replace(source, ref=ref, subdir=subdir)
+
+
+def _pasted(source: Source, staging: str) -> str:
+    """Write a pasted configuration as the folder of a plugin."""
+    folder = os.path.join(staging, PASTED, source.name)
+    os.makedirs(folder, 0o755)
+    with open(os.path.join(folder, "mcp.json"), "wb") as file:
+        file.write(msgspec.json.format(source.servers.encode(), indent=2) + b"\n")
+    return os.path.realpath(folder)
+
+
+def _unpacked(source: Source, staging: str) -> str:
+    path = source.lasting_location
+    if source.is_address:
+        path = os.path.join(staging, DOWNLOAD + os.path.basename(urlsplit(path).path)[-12:])
+        archive_downloads.fetch(source.location, path, source.shown)
+    folder = os.path.join(staging, ARCHIVE)
+    os.mkdir(folder)
+    return os.path.realpath(zip_sources.unpack(path, folder))
 
 
 def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
@@ -149,16 +245,23 @@ def ignored(source: Source, origin: str, staging: str) -> frozenset[str]:
 
 
 def bring(
-    origin: str, commit: str, staging: str, left: frozenset[str] = frozenset(), needed: Sequence[str] = ()
+    origin: str,
+    checkout: Checkout,
+    staging: str,
+    left: frozenset[str] = frozenset(),
+    needed: Sequence[str] = (),
+    *,
+    is_whole: bool = False,
 ) -> Fetched:
     """Copy a folder into the staging folder, without `left` except for what is `needed`; raises InstallError.
 
-    If a file in a virtual environment or among installed modules is needed, all of that is copied.
+    If a file in a virtual environment or among installed modules is needed, all of that is copied. `is_whole`: so is
+    everything else that its author packed.
     """
     folder = os.path.join(staging, COPY)
     try:
-        checkout = os.path.realpath(os.path.join(staging, CHECKOUT))
-        _copy(origin, folder, left, tree=checkout if _is_within(origin, checkout) else "")
+        tree = checkout.root if checkout.is_ours else ""
+        _copy(origin, folder, left, left_behind=NEVER_TAKEN if is_whole else LEFT_BEHIND, tree=tree)
         for name in needed:
             whole = _modules_around(origin, name)
             if whole and not os.path.lexists(os.path.join(folder, whole)):
@@ -170,7 +273,7 @@ def bring(
         cure = "remove from it what the plugin does not need" if isinstance(error, TooMuch) else "check its permissions"
         raise InstallError(f"cannot copy {error.filename or origin}: {error.strerror}", cure) from error
     config = os.path.join(folder, CONFIG)
-    left_config = os.path.lexists(config)
+    left_config = not is_whole and os.path.lexists(config)
     if left_config:
         _delete(config)
     left_modules = tuple(
@@ -178,7 +281,7 @@ def bring(
         for name in sorted(MODULES)
         if os.path.isdir(os.path.join(origin, name)) and not os.path.lexists(os.path.join(folder, name))
     )
-    return Fetched(folder, commit, left_config, left_modules)
+    return Fetched(folder, checkout.commit, left_config, left_modules)
 
 
 def _clone(source: Source, target: str) -> str:

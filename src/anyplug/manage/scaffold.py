@@ -124,11 +124,12 @@ def _read_all(folder: str) -> dict[str, bytes]:
 
 
 def _source(module: str) -> str:
-    """Return the file of a module without importing it."""
+    """Return the file of a module without importing it; after a colon stands a file beside it."""
+    module, _, beside = module.partition(":")
     found = importlib.util.find_spec(module)
     assert found is not None
     assert found.origin is not None
-    return found.origin
+    return os.path.join(os.path.dirname(found.origin), beside) if beside else found.origin
 
 
 def _read(path: str) -> bytes:

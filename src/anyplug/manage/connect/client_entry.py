@@ -8,6 +8,7 @@ as nobody else touches the file, removing the entry restores the original bytes,
 import hashlib
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -80,16 +81,31 @@ def servers(client: Client, path: str) -> list[str]:
     return sorted(name for name in names if name == SERVER or name.startswith(f"{SERVER}-"))
 
 
+def is_connected(client: Client, folder: str) -> bool:
+    """Return whether a file of a client has an entry of ours; one that cannot be read has none."""
+    for path in (*client.files("user", folder), *client.files("project", folder)):
+        with suppress(ConfigError):
+            if servers(client, path):
+                return True
+    return False
+
+
 def joining(home: Home, client: Client, server: str, command: list[str], scope: Scope, folder: str) -> Change:
     """Compute what connecting changes. Raises ConfigError."""
     path = file(client, scope, folder, server)
     real = files.real(path)
+    if scope == "project" and not real.startswith(os.path.join(files.real(folder), "")):
+        hint = "remove the link, or edit that file by hand"
+        raise ConfigError(f"{path} is a link out of the project, to {real}; it was not changed", hint)
     before = files.read(real)
     entry, way = client.entry(command), (client.key, server)
     said = _read(client, path, before or "")
     present = _at(said, way)
     after = before or ""
     try:
+        if isinstance(present, dict) and scope == "project" and not present.keys() <= entry.keys():
+            # It came with the project: `env`, `url` and the like would decide what runs as ours.
+            after, present = client.language.drop(after, way, 0), None
         if not isinstance(present, dict):
             after = client.language.put(after, way, entry)
         else:  # what a person added to our entry stays

@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 def read(text: str) -> dict[str, Any]:
     """Parse a text; an empty one is an empty object. Raises Malformed."""
-    root = _root(text)
+    root = tree(text)
     if root is None:
         return {}
     if not isinstance(root.value, dict):
@@ -50,7 +50,7 @@ def read(text: str) -> dict[str, Any]:
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
     """Set the value at a path, creating the objects on the way. Raises Malformed, Unfit."""
-    root, nl = _root(text), line_end(text)
+    root, nl = tree(text), line_end(text)
     if root is None:
         before = "" if not text.removeprefix(BOM) or text.endswith("\n") else nl
         return f"{text}{before}{_written(_nested(path, value), USUAL_UNIT, '', nl)}{nl}"
@@ -69,7 +69,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 def append(text: str, path: Sequence[str], value: Any) -> str:
     """Add a value to the end of the list at a path, creating that. Raises Malformed, Unfit."""
-    root = _root(text)
+    root = tree(text)
     node, depth, _ = _reach(root, path) if root is not None else (None, 0, None)
     if node is None or depth < len(path):
         return put(text, path, [value])
@@ -85,7 +85,7 @@ def append(text: str, path: Sequence[str], value: Any) -> str:
 
 def drop_item(text: str, path: Sequence[str], index: int) -> str:
     """Remove a value from the list at a path. Raises Malformed, Unfit."""
-    root = _root(text)
+    root = tree(text)
     node = _reach(root, path)[0] if root is not None else None
     if node is None or node.items is None:
         raise Unfit(f"'{'.'.join(path)}' is not a list")
@@ -103,7 +103,7 @@ def drop(text: str, path: Sequence[str], made: int = 0) -> str:
     Raises Malformed, Unfit.
     """
     while True:
-        root = _root(text)
+        root = tree(text)
         if root is None:
             return text
         holders = [root]
@@ -118,8 +118,8 @@ def drop(text: str, path: Sequence[str], made: int = 0) -> str:
         text = apart(text, _removal(text, holders[at], path[at]))  # again, if the key occurs twice
 
 
-def _root(text: str) -> Node | None:
-    """Parse a whole text; None if it is empty apart from comments."""
+def tree(text: str) -> Node | None:
+    """Parse a whole text, with positions; None if it is empty apart from comments. Raises Malformed."""
     at = _skip(text, 1 if text.startswith(BOM) else 0)
     if at == len(text):
         return None

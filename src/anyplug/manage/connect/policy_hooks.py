@@ -106,6 +106,14 @@ def remove(name: str, project: str | None) -> tuple[str, str]:
     return path, "removed"
 
 
+def are_in(path: str, name: str) -> bool:
+    """Return whether a file has hooks of ours; one that cannot be read has none."""
+    try:
+        return bool(_hooks_of_ours(jsonc.read(files.read(files.real(path)) or ""), name))
+    except (Malformed, ConfigError):
+        return False
+
+
 def problems(project: str) -> list[Problem]:
     """Return the problems of the hooks that concern a project, for `doctor`."""
     found = []

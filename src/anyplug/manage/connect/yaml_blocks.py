@@ -7,6 +7,7 @@ PyYAML decides whether a text is YAML and where its values are. Only block mappi
 import json
 import re
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from anyplug.manage.connect.edits import Malformed, Unfit, apart, line_end
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
 UNIT = "  "  # of indentation
+MOST_VALUES = 1_000_000  # in one file, with each alias counted as what it stands for
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -29,7 +31,19 @@ def read(text: str) -> dict[str, Any]:
         raise Malformed(str(error).replace("\n", " ")) from error
     if found is not None and not isinstance(found, dict):
         raise Malformed("it is not a mapping")
+    if _size(found, {}) > MOST_VALUES:
+        raise Malformed(f"its aliases stand for more than {MOST_VALUES:,} values")
     return found or {}
+
+
+def _size(value: Any, known: dict[int, float]) -> float:
+    """Count the values in a document as if each alias were written out: a few can stand for billions."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = inf  # if it contains itself
+        known[id(value)] = 1 + sum(_size(one, known) for one in (value.values() if isinstance(value, dict) else value))
+    return known[id(value)]
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
