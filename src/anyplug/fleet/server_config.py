@@ -1,0 +1,137 @@
+"""The configuration of a NATS server for a fleet: one user for each member, with no more rights than its work takes.
+
+JetStream answers to any subject that a request names, also to one that the user may not publish to, and a stream
+stores such an answer like any other message. So the admin's decisions, the directory and the trail are in an account
+of their own: answers to requests of members do not reach it. In the members' account, they take nothing that is not
+sealed or signed.
+"""
+
+from collections.abc import Sequence
+
+from anyplug.fleet.credentials import Member
+from anyplug.fleet.messages import API, Subjects
+
+DECISIONS = ("approval", "withdrawn", "policy")  # all members hear of them
+ADMINS, MEMBERS = "ADMIN", "FLEET"  # accounts
+
+
+def server_config(members: Sequence[Member], prefix: str) -> str:
+    """Return the configuration. TLS and the other servers of a cluster are added by the one who runs it."""
+    subjects = Subjects(prefix)
+    users = {
+        account: "\n".join(_user(member, subjects) for member in members if (member.role == "admin") == is_admin)
+        for account, is_admin in ((ADMINS, True), (MEMBERS, False))
+    }
+    trust = subjects.trust
+    reads = [f"{API}.DIRECT.GET.KV_{trust}", f"{API}.STREAM.MSG.GET.KV_{trust}", f"{API}.DIRECT.GET.{subjects.bundles}"]
+    reads += [f"{API}.DIRECT.GET.KV_{bucket}" for bucket in (subjects.directory, subjects.tools)]
+    reads.append(f"{API}.DIRECT.GET.{subjects.trail}")
+    written = {  # by where they are stored: where members write them
+        subjects.entry(trust, "lease.*"): subjects.lease("*"),
+        subjects.entry(subjects.directory, "*"): subjects.announced("*"),
+        subjects.entry(subjects.tools, "*.*"): subjects.described("*", "*"),
+        subjects.recorded("*"): subjects.audit("*"),
+    }
+    decisions = [subjects.entry(trust, f"{name}.*") for name in DECISIONS]
+    decisions.append(subjects.entry(trust, "secret.*.*"))
+    exports = [
+        f'{{ service: "{name}", response_type: "Stream", accounts: [{MEMBERS}] }}' for name in (*reads, *written)
+    ]
+    exports += [f'{{ stream: "{name}", accounts: [{MEMBERS}] }}' for name in decisions]
+    imports = [
+        f'{{ service: {{ account: {ADMINS}, subject: "{name}" }}, to: "{name.replace(API, subjects.trust_api, 1)}" }}'
+        for name in reads
+    ]
+    imports += [
+        f'{{ service: {{ account: {ADMINS}, subject: "{stored}" }}, to: "{subject}" }}'
+        for stored, subject in written.items()
+    ]
+    imports += [f'{{ stream: {{ account: {ADMINS}, subject: "{name}" }} }}' for name in decisions]
+    whole = f"{API}.>"
+    ours = f'{{ service: {{ account: {MEMBERS}, subject: "{whole}" }}, to: "{subjects.members_api}.>" }}'
+    return f"""# Written by `anyplug fleet config`. Reload the server after a change: nats-server --signal reload
+
+jetstream {{}}
+
+accounts {{
+  {ADMINS} {{
+    jetstream: enabled
+    users: [
+{users[ADMINS]}
+    ]
+    exports: [
+      {_lines(exports)}
+    ]
+    imports: [
+      {ours}
+    ]
+  }}
+  {MEMBERS} {{
+    jetstream: enabled
+    users: [
+{users[MEMBERS]}
+    ]
+    exports: [
+      {{ service: "{whole}", response_type: "Stream", accounts: [{ADMINS}] }}
+    ]
+    imports: [
+      {_lines(imports)}
+    ]
+  }}
+}}
+"""
+
+
+def _lines(entries: Sequence[str]) -> str:
+    return "\n      ".join(entries)
+
+
+def _user(member: Member, subjects: Subjects) -> str:
+    publish, subscribe = rights(member, subjects)
+    return f"""      # {member.role} {member.name}
+      {{ nkey: {member.key}, permissions: {{
+        publish: {{ allow: [{_listed(publish)}] }}
+        subscribe: {{ allow: [{_listed(subscribe)}] }} }} }}"""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def rights(member: Member, subjects: Subjects) -> tuple[list[str], list[str]]:
+    """Return the subjects to which a member may publish, and which it may hear."""
+    key = member.key
+    inbox = f"_INBOX_{key}.>"
+    decisions = [subjects.entry(subjects.trust, f"{name}.*") for name in DECISIONS]
+    direct = f"{subjects.trust_api}.DIRECT.GET"
+    known = f"{direct}.KV_{subjects.trust}"
+    reads = [f"{direct}.KV_{bucket}" for bucket in (subjects.directory, subjects.tools)]
+    jobs = [subjects.entry(subjects.jobs, "*"), f"{API}.STREAM.MSG.GET.KV_{subjects.jobs}"]
+    if member.role == "gateway":
+        return [subjects.run("*"), subjects.audit(key), subjects.job("*"), *jobs, *reads, known], [
+            subjects.answers(key, ">"),
+            subjects.here("*"),
+            *decisions,
+            inbox,
+        ]
+    if member.role == "worker":
+        publish = [
+            f"{subjects.answers('*', key)}.>",
+            subjects.here(key),
+            subjects.announced(key),
+            subjects.described(key, "*"),
+            subjects.lease(key),
+            *jobs,
+            f"{API}.CONSUMER.MSG.NEXT.{subjects.queue}.*",
+            f"$JS.ACK.{subjects.queue}.>",
+            subjects.audit(key),
+            known,
+            f"{subjects.trust_api}.STREAM.MSG.GET.KV_{subjects.trust}",
+            f"{direct}.{subjects.bundles}",
+        ]
+        return publish, [subjects.run(key), *decisions, subjects.entry(subjects.trust, f"secret.{key}.*"), inbox]
+    if member.role == "observer":
+        return [*reads, known, f"{direct}.{subjects.trail}"], [subjects.here("*"), *decisions, inbox]
+    publish = [f"{API}.>", f"{subjects.members_api}.>", subjects.entry(subjects.trust, ">"), subjects.bundle("*", "*")]
+    publish += ["$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>"]  # to back up the decisions, and put them back
+    return publish, [*decisions, inbox]
