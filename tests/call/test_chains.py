@@ -332,7 +332,7 @@ async def test_a_chain_runs_through_plugins_of_several_formats(host, cyclop, sta
             ],
             on_step=lambda number, result: heard.append((number, result.tool)),
         )
-        records = [item.record for item in h._audit.records()]
+        records = [item.record for item in h._audit.calls()]
     assert outcome.success
     assert outcome.steps[1].text == '2 {"a":"b"} {"n":2.0,"list":[1,{"a":"b"}]}'
     assert outcome.steps[2].structured == {"list": [outcome.steps[1].text]}
@@ -347,7 +347,7 @@ async def test_a_chain_stops_at_the_first_failure_and_says_which(host, cyclop):
     async with host(cyclop("echo", ECHO), cyclop("fails", FAILS)) as h:
         outcome = await h.run_chain([Step("echo"), Step("fails", {}, "bad"), Step("echo")])
         missing = await h.run_chain([Step("echo"), Step("ecko"), Step("echo")])
-        records = len(list(h._audit.records()))
+        records = len(list(h._audit.calls()))
     assert (outcome.success, outcome.failed_at, outcome.error) == (False, 2, 'Tool "fails" failed: it broke')
     assert [result.is_error for result in outcome.steps] == [False, True]
     assert outcome.context["bad"] == {"content": "it broke", "error": "it broke"}
@@ -388,7 +388,7 @@ async def test_a_malformed_chain_runs_nothing(host, cyclop):
     async with host(cyclop("echo", ECHO)) as h:
         with pytest.raises(BadChain, match="step 2 has no tool"):
             await h.run_chain([{"tool": "echo"}, {"tol": "echo"}])
-        assert list(h._audit.records()) == []
+        assert list(h._audit.calls()) == []
 
 
 @pytest.mark.anyio
@@ -402,5 +402,5 @@ async def test_a_cancelled_chain_ends_with_the_step_that_runs(host, cyclop):
                 scope.deadline = anyio.current_time() + 0.3
 
             await h.run_chain([Step("echo"), Step("slow"), Step("echo")], on_step=heard)
-        assert [item.record.outcome for item in h._audit.records()] == ["done", "cancelled"]
+        assert [item.record.outcome for item in h._audit.calls()] == ["done", "cancelled"]
     assert ended == [1]

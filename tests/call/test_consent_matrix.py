@@ -168,6 +168,7 @@ def decider(way, gate):
 
 
 @by(ALL_WAYS)
+@pytest.mark.combinations
 @pytest.mark.parametrize(("format", "gate"), CELLS)
 def test_a_tool_that_a_gate_denies_does_not_run(way, format, gate, ran):
     word = word_for(gate)
@@ -185,6 +186,7 @@ def test_a_tool_that_a_gate_denies_does_not_run(way, format, gate, ran):
 
 
 @by(ALL_WAYS)
+@pytest.mark.combinations
 @pytest.mark.parametrize("format", TOOLS)
 def test_a_tool_that_nobody_denies_runs(way, format, ran):
     word = word_for("nobody")

@@ -1,16 +1,20 @@
 """Permissions over other plugins: calling their tools, seeing, refusing and changing their calls and texts."""
 
 import json
+import os
+import re
 
 import anyio
 import msgspec
 import pytest
 
+import command_line
 import plugin_folders
 import zot_folders
 from anyplug.call.consent import Attachment
 from anyplug.catalog.approvals import _hash_of
 from anyplug.catalog.catalog import Catalog
+from anyplug.formats import registry
 from anyplug.home.settings import find_home
 from anyplug.model import permissions
 from conditions import until
@@ -75,7 +79,7 @@ async def approve(h, name, *granted, **how):
 
 
 def records(h):
-    return [item.record for item in h.audit.records()]
+    return [item.record for item in h.audit.calls()]
 
 
 def asking(answer, questions):
@@ -472,3 +476,110 @@ async def test_a_plugin_calls_few_tools_at_once_so_that_others_can_call_them_too
             await anyio.sleep(0.3)
             assert (await h.call("count")).text == "8"
             tasks.cancel_scope.cancel()
+
+
+@pytest.mark.claim("tools-call")
+@pytest.mark.parametrize("granted", [(), ("tools:call:slow.act",)])
+async def test_a_plugin_sees_and_cancels_jobs_only_of_tools_that_it_may_call(granted, zot, stavrobot, host, root):
+    zot("deputy", DEPUTY)
+    slow = plugin_folders.python("print(json.dumps({'kept': 'private'}))")
+    stavrobot("slow", slow, tool={"async": True})
+    async with host(roots=(root,)) as h:
+        await approve(h, "slow", always=True)
+        await approve(h, "deputy", *BASIC, f"tools:call:{registry.JOB}", *granted, always=True)
+        begun = await h.call("slow.act", attachment=Attachment(yes=True), wait=False)
+        job = begun.metadata["job"]
+        asked = {"name": registry.JOB, "args": {"id": job, "wait_s": 10}}
+        relayed = (await h.call("relay", asked, attachment=Attachment(yes=True))).text
+    assert ("private" in relayed) == bool(granted), relayed
+
+
+ST = '{"result": "st"}'  # as Stavrobot passes it on
+
+
+def shared(cyclop, stavrobot, name, tool="shared_tool", *, is_short=False):
+    """Write a plugin whose tool says the plugin's name."""
+    said = plugin_folders.python(f"print(json.dumps({{'result': {name!r}}}))")
+    if is_short:
+        stavrobot(name, tools={tool: said})
+    else:
+        cyclop(name, said, tools=[making_tool(tool)])
+
+
+async def relayed(h, name):
+    result = await h.call("relay", {"name": name, "args": {}}, attachment=Attachment(yes=True))
+    return "denied" if re.search("needs a new grant of|was not granted", result.text) else result.text
+
+
+@pytest.mark.claim("names-stay")
+async def test_a_grant_opens_only_the_plugin_that_had_the_tool_when_it_was_granted(
+    zot, cyclop, stavrobot, host, root, home
+):
+    zot("deputy", DEPUTY)
+    shared(cyclop, stavrobot, "good")
+    shared(cyclop, stavrobot, "st", "slow", is_short=True)
+    async with host(roots=(root,)) as h:
+        await approve(h, "good")
+        await approve(h, "st", always=True)
+        await approve(h, "deputy", *BASIC, always=True)
+        command_line.ok("grant", "deputy", "tools:call:shared_tool", "tools:call:slow", cwd=os.path.dirname(root))
+        await h.look_again()
+        assert "tools:call:st.slow" in h.snapshot.plugin("deputy").standing.granted
+        assert [await relayed(h, name) for name in ("shared_tool", "slow", "st.slow")] == ["good", ST, ST]
+        assert (
+            "no tool is named"
+            in command_line.run("grant", "deputy", "tools:call:later_tool", cwd=os.path.dirname(root)).err
+        )
+        command_line.ok("disable", "good", cwd=os.path.dirname(root))
+        for name, tool in (("other", "shared_tool"), ("taker", "slow")):
+            shared(cyclop, stavrobot, name, tool)
+            await h.look_again()
+            await approve(h, name, always=True)
+        assert [await relayed(h, name) for name in ("shared_tool", "slow", "st.slow")] == ["denied", "denied", ST]
+        await approve(h, "deputy", *BASIC, "tools:call:shared_tool", always=True)  # reviewed, not named anew
+        assert await relayed(h, "shared_tool") == "denied"
+        command_line.ok("grant", "deputy", "tools:call:shared_tool", cwd=os.path.dirname(root))
+        await h.look_again()
+        assert await relayed(h, "shared_tool") == "other"
+
+
+@pytest.mark.claim("names-stay")
+async def test_a_grant_for_a_tool_that_nobody_has_or_whose_plugin_was_removed_opens_nothing(
+    zot, host, root, home, tmp_path
+):
+    def cli(*words):
+        return command_line.ok(*words, cwd=tmp_path)
+
+    said = plugin_folders.python("print(json.dumps({'result': 'good'}))")
+    good = plugin_folders.cyclop(tmp_path / "sources", "good", said, tools=[making_tool("shared_tool")])
+    zot("deputy", DEPUTY)
+    async with host(roots=(root, home / "plugins")) as h:
+        await approve(h, "deputy", *BASIC, "tools:call:shared_tool", always=True)  # as its manifest may ask
+        cli("install", good, "--yes")
+        await h.look_again()
+        assert await relayed(h, "shared_tool") == "denied"
+        cli("grant", "deputy", "tools:call:good/shared_tool")
+        await h.look_again()
+        assert await relayed(h, "shared_tool") == "good"
+        cli("remove", "good", "--yes")
+        cli("install", good, "--yes")  # somebody else's, of the same name, into the same folder
+        await h.look_again()
+        assert h.snapshot.plugin("good").state == "approved"
+        assert await relayed(h, "shared_tool") == "denied"
+
+
+@pytest.mark.claim("names-stay")
+async def test_a_plugin_that_is_added_has_no_name_by_which_agents_know_another_ones_tool(cyclop, stavrobot, host, root):
+    shared(cyclop, stavrobot, "st", "slow", is_short=True)
+    async with host(roots=(root,)) as h:
+        await approve(h, "st")
+        for name, tool in (("aaa", "st_slow"), ("taker", "slow")):
+            shared(cyclop, stavrobot, name, tool)
+            await h.look_again()
+            await approve(h, name)
+        assert h.snapshot.tool("st_slow")[0].plugin == "st"
+        assert h.snapshot.tool("aaa/st_slow")[0].plugin == "aaa"
+        assert h.snapshot.tool("slow")[0].plugin == "taker"  # a full name comes before a short one, and says so
+        (problem,) = h.snapshot.plugin("taker").problems
+        assert problem.code == "short_name_taken"
+        assert "no longer short for 'st.slow'" in problem.message

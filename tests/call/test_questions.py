@@ -3,6 +3,7 @@
 import pytest
 
 from anyplug.call.consent import Attachment, Question
+from anyplug.call.open_questions import OpenQuestions
 from anyplug.frontends.mcp import consent_elicitation
 from anyplug.model.errors import Denied
 
@@ -41,7 +42,7 @@ async def test_an_internal_error_does_not_reach_who_asked():
         raise TypeError("unhashable type: 'list'")
 
     with pytest.raises(Denied) as denied:
-        await Attachment(ask=ask).put(question(), "kit")
+        await Attachment(ask=ask).put(question(), "kit", OpenQuestions())
     assert "TypeError" not in f"{denied.value.message} {denied.value.hint}"
     assert "unhashable" not in f"{denied.value.message} {denied.value.hint}"
 
@@ -51,4 +52,4 @@ async def test_an_answer_that_is_no_word_is_a_no(said):
     async def ask(_: Question) -> object:
         return said
 
-    assert await Attachment(ask=ask).put(question(), "kit") == "no"
+    assert (await Attachment(ask=ask).put(question(), "kit", OpenQuestions())).word == "no"

@@ -37,7 +37,7 @@ def approve(host, name, **how):
 
 
 def outcomes(host):
-    return [item.record.outcome for item in host._audit.records()]
+    return [item.record.outcome for item in host._audit.calls()]
 
 
 async def pid_in(path) -> int:
@@ -92,6 +92,10 @@ async def test_what_nobody_approved_never_spawns(host, cyclop, root, home):
         result = await h.call("hello")
         assert result.error.code == "not_approved"
         assert result.error.message == "plugin 'hello' may not run: it is not approved yet"
+        assert result.error.hint == (
+            '`await host.approve("hello")` approves it, once a person has seen what it asks for; or in a terminal: '
+            "`anyplug show hello`, then `anyplug approve hello`"
+        )
         assert h._runner.guard._process is None
     assert not os.path.exists(os.path.join(root, "hello", "ran"))
 
@@ -102,7 +106,11 @@ async def test_a_denied_call_never_spawns(host, cyclop, root):
         approve(h, "hello")
         result = await h.call("hello")
         assert (result.error.code, result.is_error) == ("denied", True)
-        assert "--yes" in result.error.hint
+        assert result.error.hint == (
+            "pass `ask=` to the host, a function that returns 'once', 'attachment', 'always' or 'no', or allow it "
+            'permanently with `await host.approve("hello", always=True)` once a person has agreed, '
+            "or in a terminal `anyplug approve hello --always`"
+        )
         assert h._runner.guard._process is None
         assert outcomes(h) == ["denied"]
 
@@ -202,7 +210,22 @@ async def test_whatever_is_no_clear_yes_is_a_no(answer, host, cyclop, root):
 
     async with host(roots=(root,), ask=ask) as h:
         await h.approve(h.plugins[0].plugin)
-        assert (await h.call("hello")).error.code == "denied"
+        error = (await h.call("hello")).error
+        assert error.code == "denied"
+        if answer and isinstance(answer, str):  # the program's mistake, and no person's no
+            assert error.message == f"`ask` returned {answer!r}, which is no answer"
+            assert error.hint == "return one of 'once', 'attachment', 'always', 'no'"
+        else:
+            assert error.message == "the person refused to run 'hello'"
+
+
+async def test_an_ask_that_is_not_async_is_said_to_be_wrong(host, cyclop, root):
+    cyclop(permissions=["network"])
+    async with host(roots=(root,), ask=lambda _: "once") as h:
+        await h.approve(h.plugins[0].plugin)
+        error = (await h.call("hello")).error
+        assert (error.code, error.message) == ("denied", "`ask` is not an async function")
+        assert error.hint == "write `async def`, or use SyncHost"
 
 
 async def test_an_ask_that_fails_is_a_no_and_on_record(host, cyclop, root):
@@ -215,7 +238,7 @@ async def test_an_ask_that_fails_is_a_no_and_on_record(host, cyclop, root):
         await h.approve(h.plugins[0].plugin)
         result = await h.call("hello")
         assert result.error.message == "the person could not be asked"
-        assert h.audit.records()[-1].record.outcome == "denied"
+        assert h.audit.calls()[-1].record.outcome == "denied"
 
 
 async def test_calls_at_once_ask_once_if_the_answer_is_for_all_of_them(host, cyclop, root):
@@ -233,7 +256,7 @@ async def test_calls_at_once_ask_once_if_the_answer_is_for_all_of_them(host, cyc
             for _ in range(6):
                 tasks.start_soon(h.call, "hello")
         assert len(asked) == 2
-        assert [kept.record.outcome for kept in h.audit.records()] == ["done"] * 6
+        assert [kept.record.outcome for kept in h.audit.calls()] == ["done"] * 6
 
 
 async def test_who_comes_while_the_next_is_asked_waits_as_well(host, cyclop, root):
@@ -442,8 +465,8 @@ async def test_a_cancelled_call_kills_the_whole_group_and_is_recorded(format, ho
         assert outcomes(h) == ["cancelled"]
 
 
-async def test_a_call_that_waits_for_its_turn_can_be_cancelled(host, cyclop, monkeypatch):
-    monkeypatch.setattr("anyplug.runtime.runner.AT_ONCE", 1)
+async def test_a_call_that_waits_for_its_turn_can_be_cancelled(host, cyclop, settings):
+    settings("[calls]\nat_once = 1\n")
     async with host(cyclop("slow", WAIT), cyclop("quick")) as h:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(h.call, "slow")
@@ -752,6 +775,7 @@ async def test_a_program_that_too_many_open_files_keep_from_starting_says_so(for
             refused = await h.call(tool)
         assert "Too many open files" in refused.text
         assert "ulimit -n" in f"{refused.text} {refused.error.hint}"
+        assert refused.error.code != "not_executable"  # its program is fine
         assert not (await h.call(tool)).is_error
 
 

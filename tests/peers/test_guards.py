@@ -38,7 +38,7 @@ def guarding(answer, *, events=("tool_call",), before=""):
 
 
 def record(h):
-    return list(h._audit.records())[-1].record
+    return list(h._audit.calls())[-1].record
 
 
 async def approve(h, *names):

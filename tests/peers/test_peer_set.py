@@ -189,6 +189,37 @@ async def test_a_run_of_some_length_forgives_the_crashes_before_it(zot, host, mo
         assert (place(h, "mortal").restarts, place(h, "mortal").crashes) == (4, 1)
 
 
+async def test_good_answers_forgive_the_crashes_before_them(zot, host, impatient):
+    async with host(zot("mortal", MORTAL)) as h:
+        for count in range(1, 2 * len(supervisor.PAUSES_S) + 2):
+            for _ in range(supervisor.STEADY_ANSWERS):
+                assert not (await h.call("act")).is_error
+            await h.call("act", {"die": True})
+            await until(lambda count=count: place(h, "mortal").restarts == count)
+            assert not (await h.call("act")).is_error
+        assert place(h, "mortal").crashes == 1
+
+
+async def test_one_that_was_given_up_is_tried_again_after_a_cool_down(zot, host, impatient, monkeypatch):
+    monkeypatch.setattr(supervisor, "COOL_DOWNS_S", (0.3, 0.1, 3600.0))
+    folder = zot("doomed", COUNTED + "if not os.path.exists('mended'): sys.exit('not yet')\n" + MORTAL)
+    async with host(folder) as h:
+        await until(lambda: place(h, "doomed").cool_downs == 3)
+        assert starts(folder) == len(supervisor.PAUSES_S) + 3  # the tries after the cool-downs were one each
+        await until(lambda: "; the next try is at " in h.plugins[0].problems[0].message)
+        assert place(h, "doomed").health == "given_up"
+
+
+async def test_a_cure_is_noticed_after_the_cool_down(zot, host, impatient, monkeypatch):
+    monkeypatch.setattr(supervisor, "COOL_DOWNS_S", (0.05,))
+    folder = zot("doomed", "if not os.path.exists('mended'): sys.exit('not yet')\n" + MORTAL)
+    async with host(folder) as h:
+        await until(lambda: place(h, "doomed").cool_downs > 1)
+        plugin_folders.write(os.path.join(folder, "mended"), "")
+        await until(lambda: place(h, "doomed").health == "running")
+        assert not (await h.call("act")).is_error
+
+
 async def test_a_death_before_ready_keeps_what_was_known_of_it(zot, host, impatient):
     folder = zot("fragile", COUNTED + "if starts > 1:\n    hello()\n    sys.exit('half way')\n"
                  + MORTAL.partition("hello()")[1] + MORTAL.partition("hello()")[2])  # fmt: skip

@@ -157,6 +157,10 @@ def _check(plugin: Plugin, tool: Tool | None, standing: Standing) -> None:
     if standing.state == "changed" and not (plugin.is_file or os.path.isdir(plugin.path)):
         cure = "put it back" if plugin.explicit else "install it again"
         raise Unavailable(f"the folder of plugin '{plugin.name}' is gone: {plugin.path}", cure)
+    if plugin.in_fleet and standing.state != "approved":
+        refused = NotApproved(plugin.name, standing.state)
+        refused.hint = standing.reason
+        raise refused
     if standing.state != "approved":
         raise NotApproved(plugin.name, standing.state, standing.changes, standing.reason)
     if tool is not None and standing.off is not None and tool.own_name not in standing.off.tools:

@@ -5,7 +5,6 @@ the context, which has the result of each step, {content, metadata?, error?}, un
 counted from 0, and the newest under `lastResult`. Knows no host: the caller passes a function that calls a tool.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
@@ -17,6 +16,7 @@ from anyplug.call.state import warned
 from anyplug.formats import registry
 from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.json_values import kind
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Failure, Result, Text
 
 MAX_STEPS = 1_000  # more is a program's work, not a list's
@@ -32,8 +32,8 @@ VIEW = ("content", "metadata", "error")  # keys that a tool's own never hide
 IN_A_LIST = ["content", "0", "text"]  # where the text is if content is a list of blocks
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-6, 1e21  # numbers that JavaScript writes without an exponent
 
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
-_EXPONENT_ZEROS = re.compile(r"(?<=e[+-])0+")
+_INDEX = late(r"0|[1-9][0-9]{0,8}")
+_EXPONENT_ZEROS = late(r"(?<=e[+-])0+")
 _MISSING = object()
 
 

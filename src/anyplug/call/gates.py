@@ -7,7 +7,7 @@ import msgspec
 
 from anyplug.audit import audit_log
 from anyplug.call import policy_check
-from anyplug.call.consent import consent, ungranted, without_asking
+from anyplug.call.consent import Asker, consent, ungranted, without_asking
 from anyplug.call.state import CallState
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.home.settings import Settings
@@ -20,16 +20,22 @@ from anyplug.policy.gate import PolicyGate
 class Gates:
     """The gates of one host. All raise Denied, or NeedsAnswer if the person can only be asked by ending the call."""
 
-    def __init__(self, guards: Guards, policies: PolicyGate, approvals: Approvals, cwd: str) -> None:
-        """`cwd` is the project whose policies apply."""
+    def __init__(self, guards: Guards, policies: PolicyGate, approvals: Approvals, cwd: str, asker: Asker) -> None:
+        """`cwd` is the project whose policies apply; `asker` is where the person is asked."""
         self._guards = guards
         self._policies = policies
         self._approvals = approvals
         self._cwd = cwd
+        self._asker = asker
 
     def follow(self, settings: Settings) -> None:
         """Use new settings from now on; guards follow them separately."""
         self._policies.follow(settings.policy)
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether policies are asked."""
+        return self._policies.is_on(self._cwd)
 
     async def before_call(self, call: Call, standing: Standing, trail: CallState) -> Call:
         """Pass a call through all gates; return it as it should run.
@@ -57,7 +63,7 @@ class Gates:
 
     async def _policies_and_person(self, call: Call, standing: Standing, trail: CallState) -> Call:
         if self._policies.is_on(self._cwd):
-            policed = await policy_check.before(self._policies, call, standing, trail, self._cwd)
+            policed = await policy_check.before(self._policies, call, standing, trail, self._cwd, self._asker)
             if policed.verdict is not None:
                 _keep(policed.verdict, trail)
             if policed.call is not call:
@@ -67,10 +73,14 @@ class Gates:
                 return call
         caller = trail.attachment
         verdict = without_asking(call, standing, caller, self._granted(call, trail)) or await consent(
-            call, standing, caller, self._approvals
+            call, standing, caller, self._approvals, self._asker
         )
         _keep(verdict, trail)
         return call
+
+    def would_ask(self, call: Call, standing: Standing, trail: CallState) -> bool:
+        """Return whether the person would be asked, if guards and policies allow the call."""
+        return without_asking(call, standing, trail.attachment, self._granted(call, trail)) is None
 
     def _granted(self, call: Call, trail: CallState) -> tuple[str, ...]:
         """Return the grants of the calling plugin, if any, that apply to this call."""

@@ -1,6 +1,6 @@
 """Jobs: calls of asynchronous tools, with an id, a state, a result and cancellation, stored in the database."""
 
-import secrets
+import os
 import time
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from anyplug.model.untrusted_text import for_people
 JobState = Literal["running", "done", "failed", "cancelled", "lost"]
 KEPT = 200  # finished jobs
 ID_BYTES = 6  # enough that nobody finds another's job by guessing
-_SELECT = "SELECT id, tool, state, started, ended, result, host FROM jobs"
+_SELECT = "SELECT id, tool, state, started, ended, result, host, progress FROM jobs"
 
 
 class JobNotFound(CallError):
@@ -39,6 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     ended: float | None = None
     result: dict[str, Any] | None = None
+    progress: str = ""  # the last line that it wrote to stderr, while it runs
 
 
 class Jobs:
@@ -48,9 +49,12 @@ class Jobs:
         self._store = store
         self._host = process_identity.this_process()
 
-    def begin(self, tool: str) -> str:
-        """Record a job that starts now, and delete the oldest."""
-        name = secrets.token_hex(ID_BYTES)
+    def begin(self, tool: str, name: str = "") -> str:
+        """Record a job that starts now, under a new id unless it has one, and delete the oldest.
+
+        Raises StoreError, also if there was a job of this id: none runs twice.
+        """
+        name = name or os.urandom(ID_BYTES).hex()
         with self._store.writing() as transaction:
             transaction.execute(
                 "INSERT INTO jobs (id, tool, state, started, host) VALUES (?, ?, 'running', ?, ?)",
@@ -76,6 +80,14 @@ class Jobs:
             name,
         )
 
+    def report(self, name: str, progress: str) -> None:
+        """Record what a running job last said."""
+        self._store.run("UPDATE jobs SET progress = ? WHERE id = ?", progress, name)
+
+    def leave(self, name: str) -> None:
+        """Record that the host that ordered a job does not wait for it any more."""
+        self._store.run("UPDATE jobs SET host = '' WHERE id = ?", name)
+
     def all(self) -> list[Job]:
         """List the jobs, newest first. A job whose host is gone is lost."""
         return [_job(row) for row in self._store.rows(f"{_SELECT} ORDER BY started DESC")]
@@ -96,8 +108,8 @@ class Jobs:
 
 
 def _job(row: Any) -> Job:
-    name, tool, state, started, ended, result, host = row
-    if state == "running" and not process_identity.is_alive(host):
+    name, tool, state, started, ended, result, host, progress = row
+    if state == "running" and not (host and process_identity.is_alive(host)):
         state = "lost"
     return Job(
         id=name,
@@ -106,4 +118,5 @@ def _job(row: Any) -> Job:
         started=started,
         ended=ended,
         result=msgspec.json.decode(result) if result else None,
+        progress=progress if state == "running" else "",
     )

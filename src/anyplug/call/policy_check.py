@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from anyplug.call.consent import Attachment, Question, kept, refusal
+from anyplug.call.consent import Asker, Attachment, Question, kept, refusal
 from anyplug.call.state import CallState, failed
 from anyplug.catalog.approvals import Standing
 from anyplug.model import permissions
@@ -14,6 +14,8 @@ from anyplug.model.schema import violations
 from anyplug.model.types import Call, Result, Text, Verdict
 from anyplug.policy.gate import Facts, PolicyGate, Ruling
 
+# What policies call the tools that agents bring along, which ours are to them.
+AS_AGENTS = {"read": "Read", "write": "Write", "edit": "Edit", "bash": "Bash"}
 CONTEXT = "policy_context"  # in a result's metadata
 
 
@@ -25,7 +27,9 @@ class PolicyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     agreed: bool = False  # a person was asked about this very call, and agreed
 
 
-async def before(gate: PolicyGate, call: Call, standing: Standing, trail: CallState, cwd: str) -> PolicyOutcome:
+async def before(
+    gate: PolicyGate, call: Call, standing: Standing, trail: CallState, cwd: str, asker: Asker
+) -> PolicyOutcome:
     """Ask policies about a call before it runs."""
     ruling = await gate.before(_facts(call, standing, cwd), _mask(trail))
     trail.note("policy", *ruling.notes)
@@ -34,7 +38,7 @@ async def before(gate: PolicyGate, call: Call, standing: Standing, trail: CallSt
     if ruling.verb == "deny":
         return PolicyOutcome(call=call, verdict=_refused(ruling, ruling.reason))
     if ruling.verb == "ask":
-        return await _asked(gate, ruling, call, standing, trail.attachment)
+        return await _asked(gate, ruling, call, standing, trail.attachment, asker)
     if ruling.verb == "modify" and ruling.arguments is not None and not are_same(ruling.arguments, call.arguments):
         if is_too_deep(ruling.arguments):
             return PolicyOutcome(call=call, verdict=_refused(ruling, f"a policy's change is unusable: {TOO_DEEP}"))
@@ -76,12 +80,12 @@ def with_context(result: Result, context: list[str]) -> Result:
 
 
 async def _asked(
-    gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment
+    gate: PolicyGate, ruling: Ruling, call: Call, standing: Standing, attachment: Attachment, asker: Asker
 ) -> PolicyOutcome:
     """Ask the person a policy's question; `--yes` does not answer it."""
     if ruling.question in attachment.allowed or gate.is_answered(ruling.question):
         return PolicyOutcome(call=call)
-    if attachment.ask is None:
+    if attachment.ask is None and not asker.is_watched:
         hint = 'run it in a terminal, where you can answer; the answer "always" is remembered until the policies change'
         reason = f"{ruling.reason} (a policy requires confirmation, but nobody can confirm it here)"
         return PolicyOutcome(call=call, verdict=_refused(ruling, reason, hint))
@@ -99,15 +103,15 @@ async def _asked(
         callers=attachment.callers,
     )
     try:
-        answer = await attachment.put(question, ruling.question)
+        given = await attachment.put(question, ruling.question, asker)
     except Denied as error:
         return PolicyOutcome(call=call, verdict=refusal(error))
-    if answer == "no":
+    if given.word == "no":
         return PolicyOutcome(
             call=call, verdict=Verdict(allowed=False, by="person", reason=f"the person refused: {ruling.reason}")
         )
-    warning = kept(lambda: gate.answer_always(ruling.question)) if answer == "always" else ""
-    verdict = Verdict(allowed=True, by="person", reason=f"{answer}: {ruling.reason}", warning=warning)
+    warning = kept(lambda: gate.answer_always(ruling.question)) if given.word == "always" else ""
+    verdict = Verdict(allowed=True, by="person", reason=f"{given.reason}: {ruling.reason}", warning=warning)
     return PolicyOutcome(call=call, verdict=verdict, agreed=True)
 
 
@@ -118,7 +122,7 @@ def _refused(ruling: Ruling, reason: str, hint: str = "") -> Verdict:
 def _facts(call: Call, standing: Standing, cwd: str) -> Facts:
     return Facts(
         call=call.id,
-        tool=call.tool.ruled_as,
+        tool=AS_AGENTS.get(call.tool.own_name, call.tool.own_name) if call.plugin.is_ours else call.tool.ruled_as,
         arguments=call.arguments,
         plugin=call.plugin.name,
         format=call.plugin.format,

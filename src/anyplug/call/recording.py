@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from anyplug.audit.audit_log import Audit, Later
+from anyplug.audit.audit_log import Audit, Later, Record
 from anyplug.audit.counters import Counters
 from anyplug.call.state import CallState, failed, warned
 from anyplug.home.settings import AuditSettings
@@ -12,6 +12,8 @@ from anyplug.model.types import Result
 
 DAY_S = 86_400
 MB = 1_000_000  # bytes
+
+Watcher = Callable[[Record, bool], object]  # a record, and whether its call is over
 
 
 class Recording:
@@ -23,6 +25,16 @@ class Recording:
         self._audit = audit
         self._tally = tally
         self._tell = tell
+        self._watchers: tuple[Watcher, ...] = ()
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Register a callback for calls that begin and end; call the returned function to stop."""
+        self._watchers += (watcher,)
+
+        def stop() -> None:
+            self._watchers = tuple(one for one in self._watchers if one is not watcher)
+
+        return stop
 
     def open(self, later: Later) -> None:
         """Start batching records, recover those of killed hosts, and remove old ones now and every day."""
@@ -55,13 +67,28 @@ class Recording:
             raise Denied(
                 "host", f"the call cannot be recorded, so it was not run: {error.message}", error.hint
             ) from error
+        for watcher in self._watchers:
+            watcher(trail.record, False)
 
     def end(self, trail: CallState, result: Result) -> Result:
         """Record the end of a call, and complete its result."""
+        if trail.trace is None:
+            return self._end(trail, result)
+        trail.trace.settled()
+        result = self._end(trail, result)
+        trail.trace.end(trail, result)
+        return result
+
+    def _end(self, trail: CallState, result: Result) -> Result:
         result = trail.complete(result)
         self._tally.add(result)
+        record = trail.ended(result)
+        for watcher in self._watchers:
+            watcher(record, True)
+        if trail.attachment.on_record is not None:
+            trail.attachment.on_record(record)
         try:
-            self._audit.end(trail.ended(result))
+            self._audit.end(record)
         except StoreError as error:
             if not trail.record.verdict:  # it never began, so there is no note of it either
                 return trail.complete(

@@ -1,18 +1,18 @@
 """Slash commands: parse a line, and the outcome of running one."""
 
 import re
+from typing import Any
 
 import msgspec
 
 from anyplug.call.state import CallState
-from anyplug.formats.shared.features import CommandAnswer, PanelOwner
+from anyplug.formats.shared.features import CommandAnswer, PanelOwner, PromptAnswer
 from anyplug.model.errors import CallError
-from anyplug.model.types import Command, Failure, Note, Result, Text, Tool
+from anyplug.model.types import Command, Failure, Note, PromptMessage, Result, Text, Tool
 from anyplug.model.untrusted_text import encodable
 from anyplug.peers.panels import Panel, Panels
 
-ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop"})
-NEWER = frozenset({"tool_prompt"})  # known to newer zot, but not to us: not the extension's fault
+ACTIONS = frozenset({"prompt", "insert", "display", "open_panel", "noop", "tool_prompt"})
 ARGUMENTS = {"type": "object", "properties": {"args": {"type": "string"}}, "required": ["args"]}
 
 
@@ -25,9 +25,13 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""  # to be sent to the agent
     insert: str = ""  # to be inserted where the person types
     display: str = ""  # to be shown
+    tool: str = ""  # to be called before the prompt is sent
+    arguments: dict[str, Any] = {}  # of that tool
     panel: Panel | None = None  # that it opened
     error: Failure | None = None
     notes: tuple[Note, ...] = ()  # that came while it ran
+    messages: tuple[PromptMessage, ...] = ()  # the prompt with its roles and images, if it has any
+    description: str = ""  # of the prompt
 
     @classmethod
     def of(cls, trail: CallState, answer: CommandAnswer, panels: Panels, owner: PanelOwner) -> "CommandOutcome":
@@ -38,8 +42,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
             return cls(command=name, plugin=plugin, error=error)
         action = answer.action or "noop"
         if action not in ACTIONS:
-            hint = "newer releases of zot know it, anyplug does not" if action in NEWER else "fix the extension"
-            error = Failure("bad_output", f"extension {name}: unknown action {action}", hint)
+            error = Failure("bad_output", f"extension {name}: unknown action {action}", "fix the extension")
             return cls(command=name, plugin=plugin, error=error)
         panel = None
         if action == "open_panel" and answer.open_panel is not None:
@@ -48,10 +51,14 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
             command=name,
             plugin=plugin,
             action=action,
-            prompt=answer.prompt if action == "prompt" else "",
+            prompt=answer.prompt if action in {"prompt", "tool_prompt"} else "",
+            tool=answer.tool_name if action == "tool_prompt" else "",
+            arguments=answer.tool_args if action == "tool_prompt" else {},
             insert=answer.insert if action == "insert" else "",
             display=answer.display if action == "display" else "",
             panel=panel,
+            messages=answer.messages if isinstance(answer, PromptAnswer) else (),
+            description=answer.description if isinstance(answer, PromptAnswer) else "",
         )
 
     @classmethod
@@ -71,7 +78,7 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
             if self.panel is not None:
                 panels.close(self.panel)
             return CommandOutcome(command=self.command, plugin=self.plugin, error=seen.error)
-        return msgspec.structs.replace(self, prompt=seen.text) if self.prompt else self
+        return msgspec.structs.replace(self, prompt=seen.text, messages=()) if self.prompt else self
 
     def as_result(self) -> Result:
         """Return it as a result, for the audit."""

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ from anyplug.model.types import Failure, Plugin, Result, Text
 from anyplug.model.untrusted_text import for_people
 
 if TYPE_CHECKING:
+    from anyplug.call.trace_context import CallTrace
     from anyplug.secrets.redaction import Redaction
 
 UNGUESSABLE = 8  # bytes of a call's id
@@ -36,11 +37,14 @@ class CallState:
         "given",
         "record",
         "secrecy",
+        "trace",
         "unusable",
         "warnings",
     )
 
     def __init__(self, name: str, attachment: Attachment, arguments: Any = None, project: str = "") -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a tool must be a text, not {type(name).__name__}")
         at = time.time_ns() // 1000  # in whole microseconds
         self.attachment = attachment
         self.record = Record(
@@ -69,6 +73,7 @@ class CallState:
         self.context: tuple[str, ...] = ()  # from policies, for the model
         self._named: Plugin | None = None  # the plugin, if it was named for this run
         self.secrecy: Redaction | None = None  # of the plugin, once it is known that it may run
+        self.trace: CallTrace | None = None  # if somebody traces calls
         self._masked: Result | None = None  # a result that was masked ahead
         self._started = time.perf_counter()
 
@@ -79,19 +84,28 @@ class CallState:
         self._named = plugin if plugin.explicit else None
 
     def reached(self, error: Failure | None) -> Failure | None:
-        """Return an error whose hint finds the plugin, also if it was named for this run."""
-        if error is None or self._named is None or not error.hint:
+        """Return an error whose hint finds the plugin, also if it was named for this run, and fits the caller."""
+        if error is None or not error.hint:
             return error
-        return msgspec.structs.replace(error, hint=hints.for_folder(error.hint, self._named))
+        hint = hints.for_folder(error.hint, self._named) if self._named is not None else error.hint
+        if self.attachment.is_library:
+            hint = hints.for_library(hint, self.attachment.home, awaits=self.attachment.awaits)
+        return error if hint == error.hint else msgspec.structs.replace(error, hint=hint)
+
+    def passed(self, phase: str) -> None:
+        """Report that a phase of the call has ended."""
+        if self.trace is not None:
+            self.trace.passed(phase)
 
     def note(self, by: str, *texts: str) -> None:
         """Add notes of one guard or policy to the record."""
         self.record.notes += texts
         self.record.notes_by += (by,) * len(texts)
 
-    def mask_ahead(self, result: Result) -> Result:
-        """Mask a result before `complete` does, in a thread, because that may take long."""
-        self._masked = self._masked_of(result)
+    def mask_ahead(self, result: Result, cut: Callable[[Result], Result] | None = None) -> Result:
+        """Mask a result before `complete` does, in a thread, because that may take long; then shorten it."""
+        masked = self._masked_of(result)
+        self._masked = masked if cut is None else cut(masked)
         return self._masked
 
     def _masked_of(self, result: Result) -> Result:

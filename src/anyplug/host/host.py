@@ -6,9 +6,9 @@ else runs a tool.
 
 import asyncio
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,32 +18,47 @@ import msgspec
 
 from anyplug.audit.audit_log import Audit
 from anyplug.audit.counters import Counters
+from anyplug.call import previews
 from anyplug.call.admission import Admission
+from anyplug.call.call_places import Place, Places
 from anyplug.call.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
-from anyplug.call.consent import Ask, Attachment
+from anyplug.call.consent import Ask, Attachment, Elicit, Sample
 from anyplug.call.gates import Gates
-from anyplug.call.job_runs import JobRuns
+from anyplug.call.job_runs import Elsewhere, JobRuns
 from anyplug.call.job_store import Job, Jobs
-from anyplug.call.recording import Recording
+from anyplug.call.kept_results import KeptResults, ResultNotFound, is_long
+from anyplug.call.open_questions import OpenQuestions
+from anyplug.call.plugin_requests import PluginRequests
+from anyplug.call.previews import Preview
+from anyplug.call.recording import Recording, Watcher
 from anyplug.call.slash_commands import CommandOutcome, as_tool, split_command
 from anyplug.call.state import CallState, failed, is_large, warned
+from anyplug.call.wider_grants import widened
 from anyplug.catalog import plugin_descriptions
 from anyplug.catalog.approvals import Standing
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.snapshot import NAME_TAKEN, Entry, Snapshot
 from anyplug.formats import registry
-from anyplug.formats.shared.contract import AskInstall, AskJob, AskPeer, Greeting, Inspect, Reload, Surroundings
-from anyplug.home import plugin_logs
+from anyplug.formats.shared.contract import (
+    AskInstall,
+    AskJob,
+    AskPeer,
+    Greeting,
+    Inspect,
+    ReadResult,
+    Reload,
+    Surroundings,
+)
+from anyplug.home import plugin_logs, scratch_folders
 from anyplug.home.location import note_home
-from anyplug.home.settings import find_home
+from anyplug.home.settings import FleetSettings, find_home
 from anyplug.host.loading import Loading
 from anyplug.launch import file_arguments
 from anyplug.launch.preparation import Preparation
 from anyplug.launch.signal_runner import SignalRuns
 from anyplug.launch.surroundings import Provisions, Start, Users
-from anyplug.manage import install_requests
-from anyplug.manage.plugin_sources import Source
-from anyplug.model import hints
+from anyplug.manage import staging
+from anyplug.model import hints, permissions
 from anyplug.model.errors import (
     BadOutput,
     CallError,
@@ -65,18 +80,30 @@ from anyplug.peers.notices import Listener, Notices, SnapshotChanged, note_taker
 from anyplug.peers.panels import Panels
 from anyplug.peers.peer_set import Peers
 from anyplug.policy.gate import PolicyGate
-from anyplug.runtime import thread_lanes
+from anyplug.runtime import loop_tasks, thread_lanes
+from anyplug.runtime.processes import phases
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
+from anyplug.runtime.warm.pool import Pool
 from anyplug.secrets.redaction import Redactions
 
-if TYPE_CHECKING:  # only used while learning
+if TYPE_CHECKING:  # only used in a fleet, and while learning
+    from anyplug.call.telemetry import Telemetry
+    from anyplug.fleet.gateway import Gateway
     from anyplug.launch.learning import Learning
+    from anyplug.runtime.helpers import Helpers
 
 FIX_PLUGIN = "fix the plugin"
 MOST_BLOCKS = 5_000  # of a result; MCP's SDK checks each
 MOST_BLAMED = 3  # violations that a hint names
+MIB = 1 << 20
 SESSION_BYTES = 16  # of the random id of a session
+
+
+def _folders(name: str, given: Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(given, str | bytes | os.PathLike):  # each letter would be a folder
+        raise TypeError(f"{name} must be a list of folders: {name}=[{given!r}]")
+    return [os.fspath(path) for path in given]
 
 
 class Host:
@@ -93,6 +120,8 @@ class Host:
         roots: Sequence[str | os.PathLike[str]] | None = None,
         home: str | os.PathLike[str] | None = None,
         ask: Ask | None = None,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
         watch: bool = True,
         eager: bool = True,
         greeting: Greeting | None = None,
@@ -100,39 +129,60 @@ class Host:
         tell: Callable[[str], None] = lambda _: None,
         learning: "Learning | None" = None,
         tally: Counters | None = None,
+        fleet: FleetSettings | None = None,
+        questions: OpenQuestions | None = None,
+        places: Places | None = None,
+        helpers: "Helpers | None" = None,
     ) -> None:
         """Configure where plugins are.
 
         `plugins` are folders that count as approved; `roots` are folders of plugins, instead of the standard ones;
-        `ask` is called when a person must agree; `tell` is called about long work. Long-running plugins are started
+        `ask` is called when a person must agree; `elicit` and `sample` when an MCP server asks a person or a model
+        while one of its tools runs; `tell` about long work. Long-running plugins are started
         with the host, or with `eager=False` when they are first needed, except for those that observe or guard events;
         `greeting` tells them whose agent they work for, and in which folder. `environment` is the user's, instead of
-        this process's own. `learning` observes one plugin. `tally` counts the calls, for several hosts if they share
-        it.
+        this process's own. `learning` observes one plugin. `tally` counts the calls,
+        `questions` holds the open ones, and `places` limits how many run, for several hosts if they share them. `fleet`
+        says how to join one; otherwise the settings do. `helpers` are processes that were started ahead.
 
-        Raises ConfigError if the settings cannot be read.
+        Raises ConfigError if the settings cannot be read, and TypeError if an argument is of the wrong type.
         """
+        if ask is not None and not callable(ask):
+            raise TypeError(f"ask must be a function that answers a question, not {type(ask).__name__}")
         given = greeting or Greeting()
         self._project = given.cwd or os.getcwd()
-        self._greeting = msgspec.structs.replace(given, session_id=given.session_id or secrets.token_hex(SESSION_BYTES))
+        self._greeting = msgspec.structs.replace(given, session_id=given.session_id or os.urandom(SESSION_BYTES).hex())
         self._users = Users(os.environ if environment is None else environment)
         self._catalog = Catalog(
             find_home(home),
-            [os.fspath(path) for path in plugins],
-            None if roots is None else [os.fspath(r) for r in roots],
+            _folders("plugins", plugins),
+            None if roots is None else _folders("roots", roots),
             self._greeting.cwd,
         )
         self._attachment = Attachment(ask=ask)
+        self._attachment.elicit, self._attachment.sample = elicit, sample
+        if (place := self._catalog.home.path) != find_home().path:
+            self._attachment.home = ("--home", place)
         self._watch = watch
         self._tell = tell
         self._learning = learning
+        self._helpers = helpers
+        self._fleet_settings = fleet
+        self._fleet: Gateway | None = None
+        self.policy_version = ""  # of the fleet's policies, for a worker
+        self._telemetry: Telemetry | None = None
         self._notices = Notices()
+        self._approved: set[str] = set()  # plugins' paths, when the snapshot was last looked at
         self._logged: set[tuple[str, str]] = set()  # lines in plugins' logs that are not to be repeated
         self._callers: dict[str, Attachment] = {}  # of the running calls
         self._audit = Audit(self._catalog.store, self._catalog.home.second_head(self._catalog.settings))
         self._jobs = Jobs(self._catalog.store)
+        self._kept = KeptResults(self._catalog.home)
         self._secrecies = Redactions(self._catalog.secrets)
         self.tally = tally or Counters()
+        self.questions = questions or OpenQuestions()
+        self.places = places or Places()
+        self.places.follow(self._catalog.settings.calls)
         self._recording = Recording(self._audit, self.tally, tell, self._catalog.settings.audit)
         self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
 
@@ -144,16 +194,31 @@ class Host:
                 raise RuntimeError("the host is not running: use `async with Host(...) as host:`")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+        def __enter__(self) -> None:
+            """Explain what to write instead of `with`."""
+            raise TypeError("use `async with Host(...) as host:`, or SyncHost in code without `async`")
+
+        def __exit__(self, *_: object) -> None:
+            """Stand beside `__enter__`, which `with` looks up second."""
+
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._leaving = anyio.Event()
-        self._tasks = anyio.create_task_group()
+        self._tasks = loop_tasks.create()
         with suppress(OSError):  # if it is not writable, only the default home is hidden from other homes' plugins
             note_home(self._catalog.home.path)
         self._put_together(self._catalog, self._project)
         await self._tasks.__aenter__()
         self._recording.open(self._loop.call_later)
+        self._recover_changes()
+        if scratch_folders.are_left(self._catalog.home.path):
+            self._aside(lambda: scratch_folders.sweep(self._catalog.home.path))
         try:
+            await self._join_fleet()
+            if self._catalog.settings.telemetry.enabled:
+                from anyplug.call.telemetry import Telemetry  # with its libraries, which few hosts need
+
+                self._telemetry = Telemetry(self._catalog.settings.telemetry, self)
             await self._loading.begin(self._peers)
         except BaseException:
             await self.__aexit__(None, None, None)
@@ -162,11 +227,30 @@ class Host:
             self._tasks.start_soon(self._loading.follow, self._leaving)
         return self
 
+    async def _join_fleet(self) -> None:
+        """Connect to the fleet, if this host is to join one. Raises ConfigError."""
+        settings = self._fleet_settings or self._catalog.settings.fleet
+        if self._fleet_settings is None and not settings.join:
+            return
+        from anyplug.fleet.gateway import Gateway  # with the libraries for it, which few hosts need
+
+        fleet = Gateway(settings, self._catalog.home, self._audit, self._loading.grow_stale, self._tell)
+        self._fleet = self._catalog.elsewhere = await fleet.__aenter__()
+
+    def _recover_changes(self) -> None:
+        """Undo or finish changes to plugins that killed processes began."""
+        if staging.names(self._catalog.home.plugins):
+            from anyplug.manage.installer import Installer  # with git and uv, only after a process was killed
+
+            for text in Installer(self._catalog).tidy():
+                self._tell(text)
+
     def _put_together(self, catalog: Catalog, cwd: str) -> None:
         """Create and connect what lives as long as the host is open. Nothing is started yet."""
         catalog.store.tidy_aside(self._aside)
         self._project = cwd
-        self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces)
+        self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces, helpers=self._helpers)
+        self._runner.guard.watch(self._loop)
         self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
         self._peers = Peers(
             catalog,
@@ -177,11 +261,14 @@ class Host:
             greeting=self._greeting,
             tell=self._tell,
         )
+        warm = catalog.settings.warm
+        self._pool = Pool(self._tasks, enabled=warm.enabled, budget=warm.budget_mb * MIB)
         self._provisions = Provisions(
             catalog,
             self._runner,
             self._secrecies,
             self._users,
+            self._pool,
             project=cwd,
             learning=self._learning,
             tell=self._tell,
@@ -202,8 +289,10 @@ class Host:
         )
         self._signals = SignalRuns(catalog.home, self._runner)
         policies = PolicyGate(catalog.home.path, catalog.settings.policy, self._runner, self._signals)
-        self._gates = Gates(self._guards, policies, catalog.approvals, cwd)
-        self._job_runs = JobRuns(self._jobs, self._tasks, self._tell)
+        self._gates = Gates(self._guards, policies, catalog.approvals, cwd, self.questions)
+        self._job_runs = JobRuns(
+            self._jobs, self._tasks, self._tell, lambda call: call.plugin.in_fleet and self._leaving.is_set()
+        )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -211,6 +300,12 @@ class Host:
         self._leaving.set()
         with anyio.CancelScope(shield=True):
             await self._peers.stop_all(at_once=error is not None)
+            await self._pool.close()
+        if self._telemetry is not None:
+            await self._telemetry.close()
+        if self._fleet is not None:
+            with anyio.CancelScope(shield=True):
+                await self._fleet.__aexit__(None, None, None)
         self._tasks.cancel_scope.cancel()
         try:
             # The body's own error must not be passed to the tasks: it would come back inside a group.
@@ -229,6 +324,21 @@ class Host:
     def snapshot(self) -> Snapshot:
         """What is loaded now."""
         return self._loading.snapshot
+
+    @property
+    def project(self) -> str:
+        """The folder that it works in."""
+        return self._project
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The user's environment, of which plugins get a part."""
+        return dict(self._users.variables)
+
+    @property
+    def has_policies(self) -> bool:
+        """Whether policies decide about calls here."""
+        return self._gates.has_policies
 
     @property
     def plugins(self) -> list[Entry]:
@@ -270,9 +380,34 @@ class Host:
         return self._peers
 
     @property
+    def waiting(self) -> int:
+        """How many interpreters were started ahead, and wait for a call."""
+        return self._pool.count
+
+    def busy(self) -> dict[str, int]:
+        """Return how busy it is, by the names of the metrics."""
+        return {
+            "anyplug.calls.running": self.places.running,
+            "anyplug.queue.length": self.places.waiting,
+            "anyplug.processes": len(self._peers.up) + self._pool.count,
+            "anyplug.warm.hits": self._pool.hits,
+            "anyplug.warm.misses": self._pool.misses,
+        }
+
+    @property
+    def greeting(self) -> Greeting:
+        """What long-running plugins are told about whom they work for."""
+        return self._greeting
+
+    @property
     def catalog(self) -> Catalog:
         """Where plugins come from, and what people decided about them."""
         return self._catalog
+
+    @property
+    def fleet(self) -> "Gateway | None":
+        """The fleet that it joined, if it did."""
+        return self._fleet
 
     @property
     def audit(self) -> Audit:
@@ -287,13 +422,19 @@ class Host:
         attachment: Attachment | None = None,
         wait: bool = True,
         progress: Progress | None = None,
+        begun: Callable[[str], object] | None = None,
     ) -> Result:
         """Call a tool. Whatever happens ends as a result and as one audit record.
 
         An asynchronous tool runs as a job; with `wait=False` the job's id is returned at once, in the metadata.
-        `progress` receives the plugin's progress reports. Raises only if the caller's own task is cancelled.
+        `progress` receives the plugin's progress reports, and `begun` at once the call's id, by which questions and
+        its record name it. Raises only if the caller's own task is cancelled.
         """
         trail = CallState(name, attachment or self._attachment, arguments, self._project)
+        if self._telemetry is not None:
+            self._telemetry.begin(trail)
+        if begun is not None:
+            begun(trail.record.call)
         call: Call | None = None
         try:
             view = trail.attachment.view
@@ -304,10 +445,14 @@ class Host:
             tool, entry = self.snapshot.tool(name) if view is None else view.tool(self.snapshot, name)
             trail.found(tool.name, entry.plugin)
             standing = await self._admission.admit(entry.plugin, tool, trail)
+            trail.record.policies = self._fleet.policy_version if self._fleet is not None else self.policy_version
             warnings = self._check(tool, entry.plugin, trail)
             call = file_arguments.named(self._call_of(tool, entry.plugin, trail, progress), self._project)
+            self._place(call, trail.attachment).check()  # before anybody is asked
             call = await self._gates.before_call(call, standing, trail)
+            standing = await widened(call, standing, trail.attachment, self._project, self.questions)
             self._recording.begin(trail)
+            trail.passed("gate")
         except CallError as error:
             result = self._recording.end(trail, failed(error))
             if isinstance(error, Denied) and call is not None:
@@ -319,10 +464,35 @@ class Host:
         if not tool.is_async:
             return await self._run(call, standing, trail, warnings)
         try:
-            return await self._job_runs.run(call, trail, lambda: self._run(call, standing, trail, warnings), wait=wait)
+            return await self._job_runs.run(
+                call, trail, lambda job: self._run(call, standing, trail, warnings, job), wait=wait
+            )
         except StoreError as error:
             unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
             return self._recording.end(trail, failed(Denied("host", unrecorded, error.hint)))
+
+    async def preview(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, attachment: Attachment | None = None
+    ) -> Preview:
+        """Return what a call would do. Nothing runs, nobody is asked and nothing is recorded."""
+        trail = CallState(name, attachment or self._attachment, arguments, self._project)
+        found = Preview(tool=name)
+        try:
+            await self.hear_out(name)
+            tool, entry = self.snapshot.tool(name)
+            found = Preview(tool=tool.name, plugin=entry.name, format=entry.format, arguments=trail.given)
+            format = registry.BY_NAME[entry.format]
+            found = msgspec.structs.replace(found, violations=tuple(format.violations(tool, trail.given)))
+            standing = await self._admission.admit(entry.plugin, tool, trail)
+            self._check(tool, entry.plugin, trail)
+            call = file_arguments.named(self._call_of(tool, entry.plugin, trail, None), self._project)
+            around = await self._provisions.ready(entry.plugin, standing, trail.attachment.users)
+            request = previews.shown(format.request(call, around), call, self._secrecies.of(entry.plugin).text)
+        except CallError as error:
+            why = trail.reached(Failure(error.code, error.message, error.hint))
+            return msgspec.structs.replace(found, why_not=why)
+        asks = self._gates.would_ask(call, standing, trail)
+        return msgspec.structs.replace(found, arguments=call.arguments, allowed=True, would_ask=asks, request=request)
 
     async def run_chain(
         self,
@@ -345,6 +515,8 @@ class Host:
         """Run a slash command as typed by a person. Ends as an outcome and as one audit record."""
         name, words = split_command(line)
         trail = CallState(f"/{name}", attachment or self._attachment, {"args": words}, self._project)
+        if self._telemetry is not None:
+            self._telemetry.begin(trail)
         notes: list[Note] = []
         standing: Standing | None = None
         stop_listening = self.listen(note_taker(notes), catch_up=False)
@@ -385,6 +557,10 @@ class Host:
         """
         return self._notices.listen(listener, catch_up=catch_up)
 
+    def watch_calls(self, watcher: Watcher) -> Callable[[], None]:
+        """Register a callback for calls that begin to run and that end; call the returned function to stop."""
+        return self._recording.watch(watcher)
+
     async def hear_out(self, name: str) -> None:
         """Wait a moment for extensions that may yet register a tool, or a command with its slash, of this name."""
         self._loading.catch_up()
@@ -400,12 +576,21 @@ class Host:
 
         Raises PluginNotFound.
         """
-        await self._loading.reload(name)
+        await self._loading.reload(None if name is None else self._plugin(name).name)
         return self.snapshot
+
+    def _plugin(self, name: str) -> Plugin:
+        try:
+            return self.snapshot.plugin(name).plugin
+        except PluginNotFound as error:
+            if self._attachment.is_library:
+                error.hint = hints.for_library(error.hint, self._attachment.home, awaits=self._attachment.awaits)
+                error.add_note(f"hint: {error.hint}")  # a traceback shows it
+            raise
 
     async def approve(
         self,
-        plugin: Plugin,
+        plugin: Plugin | str,
         *,
         granted: tuple[str, ...] | None = None,
         always: bool = False,
@@ -414,24 +599,33 @@ class Host:
         inherits_environment: bool = False,
         seen: str | None = None,
     ) -> str:
-        """Approve a plugin as it is now, for a person who has seen what it asks for.
+        """Approve a plugin or the plugin of a name as it is now, for a person who has seen what it asks for.
 
         `seen` is the digest of what the person reviewed. Its init script and dependencies are set up first; returns
         what they printed. Raises CallError if that fails or if the plugin is not as it was seen; then nothing is
-        approved.
+        approved. Raises PluginNotFound if no plugin has that name.
         """
+        if isinstance(plugin, str):
+            plugin = self._plugin(plugin)
+        given = self.snapshot.with_full_names(plugin.permissions if granted is None else granted)
         said = await self._preparation.approve(
             plugin,
-            granted,
+            given,
             always=always,
             follow=follow,
             unconfined=unconfined,
             inherits_environment=inherits_environment,
             seen=seen,
-            callees=self.snapshot.callees(plugin.permissions if granted is None else granted),
+            callees=self.snapshot.callees(given),
         )
         await self.look_again()
         return said
+
+    async def offer_workspace(self) -> None:
+        """Offer the chat's own tools, to callers whose view shows them."""
+        if not self._catalog.wants_workspace:
+            self._catalog.wants_workspace = True
+            await self.look_again()
 
     async def prepare(self, plugin: Plugin, granted: tuple[str, ...] | None = None, *, unconfined: bool = False) -> str:
         """Set a plugin up: its init script, its dependencies. Raises CallError."""
@@ -442,6 +636,11 @@ class Host:
         return self._runner.guard.marks(pid)
 
     @property
+    def attachment(self) -> Attachment:
+        """The caller of the calls that name no other."""
+        return self._attachment
+
+    @property
     def has_jobs(self) -> bool:
         """Whether jobs of this host are running."""
         return self._job_runs.are_under_way
@@ -449,6 +648,10 @@ class Host:
     def jobs(self) -> list[Job]:
         """List the jobs of every host of this home."""
         return self._jobs.all()
+
+    def job(self, name: str) -> Job:
+        """Find a job of any host of this home; raises JobNotFound and StoreError."""
+        return self._jobs.one(name)
 
     def cancel_job(self, name: str) -> None:
         """Cancel a job, here or in another process."""
@@ -481,56 +684,130 @@ class Host:
             chain=(*caller.chain, tool.name),
             progress=progress,
             shows_panels=caller.shows_panels,
+            conversation=caller.conversation,
+            trace=trail.trace.context if trail.trace is not None else {},
         )
 
-    async def _run(self, call: Call, standing: Standing, trail: CallState, warnings: list[str]) -> Result:
-        """Run a permitted call, and record how it ended."""
+    async def _run(
+        self, call: Call, standing: Standing, trail: CallState, warnings: list[str], job: str = ""
+    ) -> Result:
+        """Run a permitted call, which may have an id as a job, and record how it ended."""
         self._live.tell_of_call(call)
         self._callers[call.id] = trail.attachment
+        if trail.trace is not None:
+            phases.started.set(lambda: trail.passed("spawn"))
+        listening = phases.listening.set(partial(self._report_on, job, call.plugin) if job else None)
         try:
             try:
-                if call.plugin.stays_up and self._peers.has_other_rights(call.plugin, standing.rights):
-                    await self._renew_rights(call.plugin)
-                users = trail.attachment.users
-                around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
-                    call.plugin, standing, users
-                )
-                try:
-                    result = await self._exchange(call, standing, around)
-                except (ValueError, RecursionError) as unread:  # an answer that no decoder expected
-                    why = str(unread).partition("\n")[0]
-                    raise BadOutput(f"the answer of '{call.tool.name}' cannot be read: {why}", FIX_PLUGIN) from unread
-                await self._see_that_nothing_came(call.plugin)
+                if call.plugin.in_fleet:
+                    result = await self._run_elsewhere(call, standing, trail, job)
+                else:
+                    if call.plugin.stays_up and self._peers.has_other_rights(call.plugin, standing.rights):
+                        await self._renew_rights(call.plugin)
+                    users = trail.attachment.users
+                    around = self._provisions.made(call.plugin, standing, users) or await self._provisions.ready(
+                        call.plugin, standing, users
+                    )
+                    try:
+                        async with self._place(call, trail.attachment):
+                            trail.passed("queue")
+                            result = await self._exchange(call, standing, around, trail)
+                        trail.passed("run")
+                    except (ValueError, RecursionError) as unread:  # an answer that no decoder expected
+                        why = str(unread).partition("\n")[0]
+                        said = f"the answer of '{call.tool.name}' cannot be read: {why}"
+                        raise BadOutput(said, FIX_PLUGIN) from unread
+                    await self._see_that_nothing_came(call.plugin)
             except CallError as refusal:
                 result = failed(refusal)
-            why = f"it has more than {MOST_BLOCKS:,} blocks" if len(result.content) > MOST_BLOCKS else ""
-            if why := why or excess(result.structured) or excess(result.metadata, DEEPEST_METADATA):
-                result = failed(BadOutput(f"the result of '{call.tool.name}' cannot be passed on: {why}", FIX_PLUGIN))
-            if result.error is not None:
-                said = f"{result.text}\n{result.metadata.get('stderr', '')}"
-                error = await self._cured(result.error, said, call.plugin, standing, trail)
-                if error is result.error and warnings:
-                    error = _blamed_on_arguments(error, call.tool, warnings)
-                result = msgspec.structs.replace(result, error=error)
-            elif remarks := self._provisions.private_files(call.plugin, result, call.arguments):
-                result = msgspec.structs.replace(warned(result, remarks), remarks=tuple(remarks))
+            result = await self._checked(call, standing, trail, warnings, result)
             result = await self._gates.after(call, standing, trail, result)
             result = warned(result, warnings)
-            if trail.secrecy is not None and trail.secrecy.mask() is not None and is_large(result):
-                result = await thread_lanes.run(call.plugin.path, trail.mask_ahead, result)
+            result = await self._prepared(call, trail, result)
         except anyio.get_cancelled_exc_class():
-            trail.record.held_by = self._provisions.receipt(call.plugin)
+            self._note_receipt(call, trail)
             cancelled = self._recording.end(trail, failed(Cancelled("the call was cancelled")))
             self._live.tell_of_result(call, cancelled)
             raise
         finally:
+            phases.listening.reset(listening)
             del self._callers[call.id]
-        trail.record.held_by = self._provisions.receipt(call.plugin)
+        self._note_receipt(call, trail)
         result = self._recording.end(trail, result)
         self._live.tell_of_result(call, result)
         return result
 
-    async def _exchange(self, call: Call, standing: Standing, around: Surroundings) -> Result:
+    def _place(self, call: Call, caller: Attachment) -> Place:
+        """Return the place that a call takes while it runs."""
+        plugin = call.plugin
+        is_light = plugin.stays_up or plugin.in_fleet or plugin.format == registry.BUILTIN.format
+        own = self._catalog.settings.of(plugin.name)
+        return self.places.place(plugin.path, plugin.name, caller.line, own, is_light=is_light, depth=len(call.chain))
+
+    async def _prepared(self, call: Call, trail: CallState, result: Result) -> Result:
+        """Do in a thread what takes long for a large result: mask it, and shorten it for a model."""
+        most = self._catalog.settings.results.model_chars
+        is_whole = call.tool.name == registry.READ_RESULT or call.tool.name in self.snapshot.services
+        if trail.attachment.is_model and not is_whole and is_long(result, most):
+            return await thread_lanes.run(call.plugin.path, trail.mask_ahead, result, self._cut(call, trail))
+        if trail.secrecy is not None and trail.secrecy.mask() is not None and is_large(result):
+            return await thread_lanes.run(call.plugin.path, trail.mask_ahead, result)
+        return result
+
+    def _cut(self, call: Call, trail: CallState) -> Callable[[Result], Result]:
+        """Return what shortens a result for the model that gets it."""
+        view = trail.attachment.view
+        tool, _ = self.snapshot.tool(registry.READ_RESULT)
+        reader = self.snapshot.model_names[tool.name] if view is None or view.has_tool(tool, self.snapshot) else ""
+        settings = self._catalog.settings.results
+        return lambda result: self._kept.cut(result, call.tool.name, call.plugin, settings, reader)
+
+    async def _checked(
+        self, call: Call, standing: Standing, trail: CallState, warnings: list[str], result: Result
+    ) -> Result:
+        """Return a result that can be passed on, with what may help if it is an error."""
+        why = f"it has more than {MOST_BLOCKS:,} blocks" if len(result.content) > MOST_BLOCKS else ""
+        if why := why or excess(result.structured) or excess(result.metadata, DEEPEST_METADATA):
+            result = failed(BadOutput(f"the result of '{call.tool.name}' cannot be passed on: {why}", FIX_PLUGIN))
+        if call.plugin.in_fleet:
+            return result  # the worker saw to the rest
+        if result.error is not None:
+            said = f"{result.text}\n{result.metadata.get('stderr', '')}"
+            error = await self._cured(result.error, said, call.plugin, standing, trail)
+            if error is result.error and warnings:
+                error = _blamed_on_arguments(error, call.tool, warnings)
+            return msgspec.structs.replace(result, error=error)
+        if remarks := self._provisions.private_files(call.plugin, result, call.arguments):
+            return msgspec.structs.replace(warned(result, remarks), remarks=tuple(remarks))
+        return result
+
+    def _note_receipt(self, call: Call, trail: CallState) -> None:
+        """Record what confined the plugin; of a worker's, the worker said it."""
+        if not call.plugin.in_fleet:
+            trail.record.held_by = self._provisions.receipt(call.plugin)
+
+    def _report_on(self, job: str, plugin: Plugin, stderr: phases.Stderr) -> None:
+        """Let what a job's program writes to stderr be its progress."""
+        self._job_runs.listen(job, lambda: self._provisions.last_report(plugin, stderr()))
+
+    async def _run_elsewhere(self, call: Call, standing: Standing, trail: CallState, job: str) -> Result:
+        """Let a worker of the fleet run a permitted call; raises CallError."""
+        assert self._fleet is not None
+        async with self._place(call, trail.attachment):
+            # What a grant opens is on the worker: here, only files of the project are read for a call.
+            here = msgspec.structs.replace(standing, granted=())
+            call = await self._provisions.with_files(call, here, trail.attachment.plugin)
+            ran = await self._fleet.run(call, standing, trail.record, job)
+        trail.record.held_by, trail.record.worker, trail.record.there = ran.receipt, ran.worker, ran.record
+        return ran.result
+
+    async def _job_elsewhere(self, call: Call, id: str, cancel: bool) -> Elsewhere | None:
+        """Ask the fleet for a job, for a call that wants it; raises CallError."""
+        assert self._fleet is not None
+        there = await self._fleet.job(id, call, cancel=cancel)
+        return Elsewhere(there.tool, there.at, there.ran.result if there.ran else None) if there is not None else None
+
+    async def _exchange(self, call: Call, standing: Standing, around: Surroundings, trail: CallState) -> Result:
         """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
         format = registry.BY_NAME[call.plugin.format]
         call = await self._provisions.with_files(call, standing, self._callers[call.id].plugin)
@@ -538,30 +815,59 @@ class Host:
         answer: Any = None
         match request := format.request(call, around):
             case Program():
-                answer = await self._provisions.run(call.plugin, standing, request)
+                program = _traced(request, call) if self._callers[call.id].trace else request
+                answer = await self._provisions.run(call.plugin, standing, program)
             case AskPeer():
                 peer = await self._peers.reach(call.plugin, call.tool.process)
-                answer = await peer.call_tool(call, request.timeout_s)
+                phases.tell_started()
+                asks = PluginRequests(call, standing, trail, self._gates, self._recording)
+                answer = await peer.call_tool(msgspec.structs.replace(call, asks=asks), request.timeout_s)
+                self._peers.answered(call.plugin, call.tool.process)
             case Reload():
                 try:
                     answer = await self._loading.reload_in_a_call(request.plugin)
                 except PluginNotFound as error:
-                    raise InvalidArguments(call.tool.name, [error.message]) from error
+                    raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
             case AskJob():
                 try:
-                    answer = await self._job_runs.result(request, call.progress, self._sees_job(call))
+                    elsewhere = partial(self._job_elsewhere, call) if self._fleet is not None else None
+                    answer = await self._job_runs.result(request, call.progress, self._sees_job(call), elsewhere)
                 except StoreError as error:
                     raise Unavailable(f"the job cannot be read: {error.message}", error.hint) from error
+            case ReadResult():
+                answer = await thread_lanes.run(call.plugin.path, self._part, request, self._sees_job(call))
             case Inspect():
                 answer = self._inspected(request.plugin, call)
             case AskInstall():
-                source = Source(location=request.location, ref=request.ref, subdir=request.subdir)
-                answer = self._asked_to_install(source, call)
+                answer = self._asked_to_install(request, call)
         return format.result(call, request, answer, around)
 
+    def _part(self, request: ReadResult, sees: Callable[[str], bool]) -> tuple[str, int, int]:
+        """Return a range of a kept result of a tool that the caller sees; raises ResultNotFound."""
+        if not sees(self._kept.find(request.id).tool):
+            raise ResultNotFound(request.id)
+        try:
+            most = self._catalog.settings.results.model_chars
+            part = self._kept.read(request.id, request.offset, min(request.length, most))
+        except OSError as error:
+            raise Unavailable(f"the result cannot be read: {error.strerror}", "call the tool again") from error
+        return part.text, request.offset + len(part.text), part.about.characters
+
     def _sees_job(self, call: Call) -> Callable[[str], bool]:
-        view = self._callers[call.id].view
+        caller = self._callers[call.id]
+        view, plugin = caller.view, caller.plugin
+        if plugin is not None:  # the jobs of tools that it may call
+            return lambda tool: self._may_call(plugin, tool)
         return lambda tool: view is None or view.has_job_of(tool, self.snapshot)
+
+    def _may_call(self, plugin: Plugin, name: str) -> bool:
+        """Return whether a plugin may call a tool, by the tool's full name."""
+        owner = self.snapshot.owners.get(name)
+        if owner is None:
+            return False
+        tool, entry = owner
+        granted = self._catalog.approvals.granted_over(plugin, entry.plugin)
+        return entry.path == plugin.path or permissions.may_call(granted, tool.names)
 
     def _inspected(self, name: str, call: Call) -> tuple[str, dict[str, Any]]:
         """Return what the caller of a tool may know of all plugins, or of one; raises CallError."""
@@ -575,8 +881,12 @@ class Host:
         except PluginNotFound as error:
             raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
 
-    def _asked_to_install(self, source: Source, call: Call) -> list[str]:
+    def _asked_to_install(self, request: AskInstall, call: Call) -> list[str]:
         """Record that an agent wants a plugin, and return what a person types to install it; raises CallError."""
+        from anyplug.manage import install_requests  # takes 10 ms to import, with HTTP and archives
+        from anyplug.manage.plugin_sources import Source  # as above
+
+        source = Source(location=request.location, ref=request.ref, subdir=request.subdir)
         try:
             return install_requests.ask(self._catalog.home, source, self._greeting.cwd or os.getcwd()).words
         except InstallError as error:
@@ -598,7 +908,7 @@ class Host:
         """Run a permitted slash command, and ask the gates about its outcome; raises CallError."""
         if self._peers.has_other_rights(call.plugin, standing.rights):
             await self._renew_rights(call.plugin)
-        extension = await self._peers.reach(call.plugin)
+        extension = await self._peers.reach(call.plugin, command.process)
         trail.record.held_by = self._provisions.receipt(call.plugin)
         answer = await extension.run_command(command.name, call.arguments["args"])
         outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
@@ -645,14 +955,20 @@ class Host:
         """Apply the settings that were just read."""
         if self._catalog.settings_fault:
             self._tell(self._catalog.settings_fault)
+        self.places.follow(self._catalog.settings.calls)
         for part in (self._provisions, self._peers, self._guards, self._gates):
             part.follow(self._catalog.settings)
 
     def _tell_of_snapshot(self) -> None:
+        approved = {entry.plugin.path for entry in self.snapshot.entries if entry.state == "approved"}
+        self._pool.keep_only(approved.__contains__)
         for entry in self.snapshot.entries:
             if entry.problems and self._peers.has_begun(entry.plugin):
                 self._log_shadowing(entry)
         self._notices.send(SnapshotChanged())
+        arrived, self._approved = approved - self._approved, approved
+        if not self._leaving.is_set():
+            self._tasks.start_soon(self._provisions.follow_plugins, bool(arrived))
 
     def _log_shadowing(self, entry: Entry) -> None:
         """Log in a running plugin's own log which of its names belong to others, once in a host's life."""
@@ -679,7 +995,14 @@ class Host:
             callers = (*(asker.callers or (asker.id,)), f"{plugin.name}/{parent.tool.own_name}")
         else:
             callers = (*chain, plugin.name)  # by itself, or to decide about the call at the end of the chain
-        return await self.call(name, arguments, attachment=asker.for_plugin(plugin, chain, callers))
+        caller = asker.for_plugin(plugin, chain, callers)
+        caller.trace = parent.trace if parent is not None else {}
+        return await self.call(name, arguments, attachment=caller)
+
+
+def _traced(program: Program, call: Call) -> Program:
+    """Hand the trace of a call to its program. It starts cold then, so only for callers that have a trace."""
+    return msgspec.structs.replace(program, trace={name.upper(): value for name, value in call.trace.items()})
 
 
 def _blamed_on_arguments(failure: Failure, tool: Tool, violations: list[str]) -> Failure:

@@ -23,7 +23,18 @@ from anyplug.formats.shared.features import (
 )
 from anyplug.model import permissions
 from anyplug.model.errors import StoreError
-from anyplug.model.types import Call, Note, NotesCleared, Plugin, Result, SlashSubmitted, Submitted, Text
+from anyplug.model.types import (
+    Call,
+    LogMessage,
+    Note,
+    NotesCleared,
+    Plugin,
+    ResourceUpdated,
+    Result,
+    SlashSubmitted,
+    Submitted,
+    Text,
+)
 from anyplug.peers.notices import Notice, Notices, PanelChanged, unheard
 from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
@@ -120,8 +131,8 @@ class EventDelivery:
                 done = anyio.Event()
                 self._reloads.append(done)
                 self._tasks.start_soon(self._reload_for, peer, said, done)
-            case Note() | NotesCleared() | Submitted() | SlashSubmitted():
-                self._notify(peer.plugin, said)
+            case Note() | NotesCleared() | Submitted() | SlashSubmitted() | LogMessage() | ResourceUpdated():
+                self._notify(peer.plugin, said, is_missed=not isinstance(said, LogMessage | ResourceUpdated))
 
     async def _reload_for(self, plugin: Reloader, request: ReloadWanted, done: anyio.Event) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anyplug.model.types import Note, NotesCleared, SlashSubmitted, Submitted
+from anyplug.model.types import LogMessage, Note, NotesCleared, ResourceUpdated, SlashSubmitted, Submitted
 
 if TYPE_CHECKING:  # imports an event loop, which printing a note does not need
     from anyplug.peers.panels import Panel
@@ -27,7 +27,9 @@ class SnapshotChanged(msgspec.Struct, frozen=True):
     """What can be called has changed."""
 
 
-Notice = Note | NotesCleared | Submitted | SlashSubmitted | PanelChanged | SnapshotChanged
+Notice = (
+    Note | NotesCleared | Submitted | SlashSubmitted | PanelChanged | SnapshotChanged | LogMessage | ResourceUpdated
+)
 Listener = Callable[[Notice], object]  # False: it does nothing with a notice of this kind
 
 

@@ -8,7 +8,6 @@ handles each key in its own goroutine, so keys that arrive all at once are handl
 
 import asyncio
 import functools
-import re
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -16,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from anyplug.formats.shared.features import PanelContent, PanelOwner, PanelRender
+from anyplug.model.late_patterns import late
 
 KEYS = frozenset(
     ["up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "pageup", "pagedown", "rune"]
@@ -30,8 +30,8 @@ ALIASES = {
     "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "ctrl+c": "ctrl-c", "c-c": "ctrl-c",
     "\r": "enter", "\n": "enter", "\t": "tab", "\x1b": "esc", "\x7f": "backspace", "\b": "backspace", "\x03": "ctrl-c",
 }  # fmt: skip
-LINE_BREAK = re.compile("\r\n|\r|\n")
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+LINE_BREAK = late("\r\n|\r|\n")
+CONTROL = late("[\x00-\x1f\x7f-\x9f]")
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):

@@ -194,6 +194,12 @@ class Peers:
             )
         return place.peer
 
+    def answered(self, plugin: Plugin, process: str) -> None:
+        """Count a good answer of a process: one that works in between may crash more often."""
+        place = self._places.get((plugin.path, process))
+        if place is not None:
+            place.answers += 1
+
     async def _came_up(self, plugin: Plugin, process: str) -> Slot:
         """Return the place of a process once it is running, or failed to start; raises Unavailable if there is none.
 
@@ -257,7 +263,7 @@ class Peers:
     def note_offer(self, place: Slot, peer: Peer) -> None:
         """Store what a peer registered, and report the change."""
         had_said_all = place.has_said_all
-        place.take(clean_offer(self._secrecy(place.plugin).offer(peer.offer)))
+        place.take(self._secrecy(place.plugin).offer(clean_offer(peer.offer)))
         self.roll += 1
         is_news = peer.has_said_all or not had_said_all  # otherwise the stored offer is more complete
         if is_news and not place.plugin.explicit and place in self.of(place.plugin):

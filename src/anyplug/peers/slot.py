@@ -1,6 +1,6 @@
 """The place of one process of a long-running plugin: its present process, and its history."""
 
-import secrets
+import os
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -56,6 +56,8 @@ class Slot:
         self.refusal: NotEnforceable | None = None  # why it may not run
         self.restarts = 0
         self.crashes = 0  # in a row
+        self.cool_downs = 0  # since it was given up
+        self.answers = 0  # good ones, in this run
         self.came_up = False  # in its last run, if that has ended
         self.settled = anyio.Event()  # it is running, or the attempt to start it failed
         self.scope = anyio.CancelScope()  # of that task
@@ -120,7 +122,7 @@ class Slot:
     def fill(self, peer: "Peer") -> None:
         """Put a running peer here."""
         self.peer, self.session, self.health, self.reason = peer, peer.session, "running", ""
-        self.run = secrets.token_hex(8)
+        self.run = os.urandom(8).hex()
 
     def lose(self, peer: "Peer") -> None:
         """Remove the peer, which has just ended by itself."""

@@ -1,8 +1,8 @@
 """Keep one process of a plugin running: start it, wait for its end, restart it, or give it up.
 
-A crashed process is restarted after a growing pause; after several crashes in a row it is given up, with the reason,
-until it is requested again. After a long run the count starts over. Plugins of formats that need not run all the time
-are restarted when they are next needed.
+A crashed process is restarted after a growing pause; after several crashes in a row it is given up, with the reason.
+From then on it is tried once after each cool-down, or when somebody requests it. A long run, or one with many good
+answers, starts the count over. Plugins of formats that need not run all the time are restarted when next needed.
 """
 
 import asyncio
@@ -24,11 +24,14 @@ from anyplug.launch.surroundings import Start
 from anyplug.model.errors import AnyplugError, CallError, NotEnforceable
 from anyplug.model.types import Plugin
 from anyplug.peers.slot import Slot
+from anyplug.runtime import thread_lanes
 from anyplug.runtime.session.session import PeerGone
 from anyplug.secrets.redaction import Redaction
 
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # before each restart; after the last one it is given up
+COOL_DOWNS_S = (30.0, 120.0, 600.0)  # before each try of one that was given up; the last one repeats
 STEADY_S = 60.0  # a run of this length resets the count of crashes
+STEADY_ANSWERS = 10  # and so does one with this many good answers
 SLOW_S = 5.0  # of a start, before people are told; nearly all take less than one
 DRAIN_S = 30.0  # how long running calls may delay the end of what is replaced
 DRAIN_STEP_S = 0.01
@@ -119,6 +122,7 @@ class Supervisor:
                     attempt.set()  # tell those who waited for this attempt
                     self._watcher.changed()
                     await self._pause(place, attempt)
+                    await self._cool_down(place)
         except Exception as error:  # noqa: BLE001 - a fault of ours with this plugin must not end the others
             place.peer, place.health, place.reason = (
                 None,
@@ -145,12 +149,24 @@ class Supervisor:
         await anyio.sleep(PAUSES_S[place.crashes - 1])
         place.restarts += 1
 
+    async def _cool_down(self, place: Slot) -> None:
+        """If a place was given up, wait before it is tried once more. Nothing that is tried again changes a refusal."""
+        if place.health != "given_up" or place.refusal is not None:
+            return
+        pause_s = COOL_DOWNS_S[min(place.cool_downs, len(COOL_DOWNS_S) - 1)]
+        place.cool_downs += 1
+        place.reason += f"; the next try is at {time.strftime('%H:%M:%S', time.localtime(time.time() + pause_s))}"
+        self._watcher.changed()
+        await anyio.sleep(pause_s)
+        place.settled, place.health = anyio.Event(), "restarting"  # calls wait for this one try
+        place.restarts += 1
+
     async def _run_once(self, place: Slot) -> None:
         """Run a place's peer from its start to its end, and decide whether it is restarted."""
         began, ended = time.monotonic(), anyio.Event()
         start: Start | None = None
         peer: Peer | None = None
-        came_up, how = False, STOPPED
+        came_up, how, place.answers = False, STOPPED, 0
         try:
             start = await self._start(place.plugin)
             ear = _Reports(self._watcher, place, ended)
@@ -160,7 +176,7 @@ class Supervisor:
             came_up = True
             how = await self._stay_up(place, peer, ended)
         except AnyplugError as error:
-            self._explain(place, start, error)
+            await self._explain(place, start, error)
             how = f"did not start: {error.message}"
         finally:
             if peer is not None:
@@ -171,7 +187,9 @@ class Supervisor:
             if peer is not None:
                 self._log_end(place, peer, how)
         place.came_up = came_up
-        place.crashes = 1 if time.monotonic() - began > STEADY_S else place.crashes + 1
+        if time.monotonic() - began > STEADY_S or place.answers >= STEADY_ANSWERS:
+            place.crashes = place.cool_downs = 0
+        place.crashes += 1
         _decide(place, is_restarted=peer is None or peer.RESTARTS)
 
     @contextmanager
@@ -201,11 +219,12 @@ class Supervisor:
         place.reason = self._secrecy(place.plugin).text(str(peer.unavailable("by itself", peer.gone)))
         return f"ended: {peer.gone.reason}"
 
-    def _explain(self, place: Slot, start: Start | None, error: AnyplugError) -> None:
+    async def _explain(self, place: Slot, start: Start | None, error: AnyplugError) -> None:
         """Store why a peer did not start, with the grant that it seems to lack, and its secrets masked."""
         place.refusal = error if isinstance(error, NotEnforceable) else None
         if start is not None and isinstance(error, CallError) and "anyplug grant" not in error.hint:
-            error.hint = start.cure(f"{error.message}\n{error.metadata.get('stderr', '')}") or error.hint
+            said = f"{error.message}\n{error.metadata.get('stderr', '')}"
+            error.hint = await thread_lanes.run(place.plugin.path, start.cure, said) or error.hint
         self._secrecy(place.plugin).error(error)
         place.reason = f"{error.message} ({error.hint})" if error.hint else error.message
 
@@ -251,7 +270,9 @@ def _decide(place: Slot, *, is_restarted: bool) -> None:
 
 def _label(place: Slot) -> str:
     """Name a place's process, for the log."""
-    return f"{place.plugin.name} {place.process or place.plugin.version}".rstrip()
+    plugin = place.plugin
+    process = "" if place.process == plugin.name else place.process or plugin.version
+    return f"{plugin.name} {process}".rstrip()
 
 
 class _Reports:
