@@ -53,8 +53,9 @@ def bench(project):
 
 
 @pytest.fixture
-def slow(project):
-    """Give an approved plugin whose calls take a minute."""
+def slow(project, settings):
+    """Give an approved plugin whose calls take a minute; only calls run it, and nothing waits for the next one."""
+    settings("[warm]\nenabled = false\n")
     plugin_folders.cyclop(os.path.join(project, "plugins"), "slow", SLOW, timeout=120)
     ok("approve", "slow", "--yes", "--always")
 
@@ -118,12 +119,19 @@ def test_it_stays_while_somebody_is_attached():
         assert process.wait(PATIENCE_S) == 0
 
 
+def test_one_that_a_person_lets_serve_http_stays():
+    pid = ok("serve", "--detach", "--linger", "1", "--json").json["pid"]
+    ok("serve", "--http", "127.0.0.1:0", "--detach")
+    assert not processes.until(lambda: daemons.gone(pid), patience_s=3.5)
+    assert ok("stop", "--json").json == {"stopped": True}
+
+
 def test_whoever_asks_how_it_does_does_not_keep_it_up():
     ok("serve", "--detach", "--linger", "1")
     assert processes.until(lambda: daemons.status() == {"up": False})
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_in_order(bench, number):
     with resident() as process:
         plugin = ok("show", "bench", "--json").json["process"]["pid"]
@@ -287,7 +295,7 @@ def test_while_the_disk_is_full_calls_are_refused_and_afterwards_all_is_well(pro
         for name in ("hello", "stays"):
             assert client.asks("call", name=name)["result"]["is_error"] is False
     assert ok("audit", "--verify").code == 0
-    assert [record["outcome"] for record in ok("audit", "--json").json].count("done") == recorded + 2
+    assert [record["outcome"] for record in ok("audit", "--kind", "call", "--json").json].count("done") == recorded + 2
 
 
 @pytest.mark.parametrize("words", [(), ("--detach",)])
@@ -615,7 +623,10 @@ async def gives_what_is_no_text(self, request):
 
 Answers._reload, Answers._find = fails, gives_what_is_no_text
 enter = Projects.enter
-Projects.enter = lambda self, key, environment: enter(self, key, environment) if key.discover else fails(self, key)
+def enters(self, key, *others, **more):
+    return enter(self, key, *others, **more) if key.discover else fails(self, key)
+
+Projects.enter = enters
 main()
 """
 
@@ -1083,7 +1094,7 @@ echo "{{\\"result\\": \\"$(echo $said | tr -d '\\"')\\"}}"
         ok("approve", name, "--yes", "--always")
     with resident():
         assert "may not attach to the daemon" in ok("call", "sly", env=_paths()).out
-        assert ok("audit", "--json").json[-1]["tool"] == "sly"
+        assert ok("audit", "--kind", "call", "--json").json[-1]["tool"] == "sly"
 
 
 @pytest.mark.claim("other-homes-hidden")

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+import command_line
 import daemons
 import plugin_folders
 import processes
@@ -67,12 +68,17 @@ class Relay:
     def __init__(self, *words: str, era: str = "older", python: tuple[str, ...] = (), **variables: str) -> None:
         relays.append(self)
         self._ask = ASKING[era]
-        self.process = subprocess.Popen(
-            [sys.executable, *python, "-m", "anyplug", "mcp", "--resident", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **variables},
+        env = {**os.environ, **variables}
+        self.process = (
+            subprocess.Popen(
+                [sys.executable, *python, "-m", "anyplug", "mcp", "--resident", *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+            )
+            if python
+            else command_line.piped("mcp", "--resident", *words, env=env)
         )
         if era == "older":
             self.sends(request("hello", "initialize", HELLO))
@@ -184,9 +190,61 @@ def test_when_the_host_is_killed_those_who_wait_are_told_and_the_conversation_go
         agent.leaves()
         other.leaves()
         ok("stop")
-    records = ok("audit", "--json").json
+    records = ok("audit", "--kind", "call", "--json").json
     assert [record["outcome"] for record in records].count("lost") == 3  # and no record is missing
     assert ok("audit", "--verify")
+
+
+def test_a_killed_daemon_comes_back_with_what_it_served_and_a_running_one_takes_it_on(plugins, home, era):
+    with resident("--http", "127.0.0.1:0") as process:
+        served = daemons.status()["url"]
+        agent = Relay(era=era)
+        assert agent.gets(1, "hello") == "done"
+        scratch = set(os.listdir(home / "scratch"))
+        daemons.kill(process)
+        assert agent.insists("hello") == "done"
+        now = daemons.status()
+        assert (now["url"], now["pid"] != process.pid) == (served, True)
+        assert processes.until(lambda: not scratch & set(os.listdir(home / "scratch")))
+        service = command_line.start("serve", "--http", served.removeprefix("http://"))  # as a service manager would
+        said = service.stderr.readline().decode()
+        assert f"the running daemon (pid {now['pid']}) serves HTTP now: MCP is at {served}/mcp" in said
+        agent.leaves()
+        ok("stop")
+        assert command_line.finish(service).code == 0
+        assert not os.path.exists(home / "run" / "served.json")
+
+    agent = Relay(era=era)  # starts a daemon without HTTP
+    assert agent.gets(1, "hello") == "done"
+    assert daemons.status()["url"] is None
+    handed = ok("serve", "--detach", "--http", "127.0.0.1:0", "--json")
+    assert handed.json == {"up": True, "pid": daemons.status()["pid"], "started": False}
+    assert daemons.status()["url"].startswith("http://127.0.0.1:")
+    taken = command_line.run("serve", "--detach", "--http", "127.0.0.1:1")
+    assert taken.code == 1
+    assert "the daemon already serves over HTTP at" in taken.err
+    agent.leaves()
+    ok("stop")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--new-token"], "no new token was created: the daemon at "),
+        (["--expose"], "and without this --expose"),
+        (["--tls-cert", "c.pem", "--tls-key", "k.pem"], "and without this --tls-cert"),
+    ],
+)
+def test_a_running_server_ignores_no_option(words, said, home):
+    with resident("--http", "127.0.0.1:0"):
+        address = daemons.status()["url"].removeprefix("http://")
+        token = (home / "http-token").read_text()
+        taken = command_line.fails(1, "serve", "--detach", "--http", address, *words)
+        assert said in taken.err
+        assert "run `anyplug stop`" in taken.err
+        assert (home / "http-token").read_text() == token
+        ok("serve", "--detach", "--http", address)
+        ok("stop")
 
 
 def test_it_may_be_killed_again_and_again(plugins, era):

@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from anyplug.frontends.http.listener import Address, listen, parse_address
+from anyplug.frontends.console.browser_sessions import BrowserSessions
+from anyplug.frontends.http.listener import Address, listen, listen_afresh, parse_address
 from anyplug.frontends.http.rate_limits import REMEMBERED, Admission, Kind
 from anyplug.frontends.http.token import read_token, renew_token
 from anyplug.home.settings import Home, HttpSettings
@@ -33,6 +34,7 @@ def has_ipv6() -> bool:
 
 
 HAS_IPV6 = has_ipv6()
+NAMED = ipaddress.ip_network("127.0.0.0/16")  # addresses of loopback that programs use
 
 
 @pytest.fixture
@@ -152,7 +154,59 @@ def test_localhost_is_both_addresses_at_one_port():
     families = {each.family for each in listener.sockets}
     listener.close()
     assert ports == {listener.port}
-    assert socket.AF_INET in families
+    assert families == {socket.AF_INET, socket.AF_INET6}
+
+
+@pytest.mark.claim("console-own-page")
+@pytest.mark.skipif(not HAS_IPV6, reason="there is no IPv6 here")
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "console.localhost"])
+def test_a_name_that_browsers_look_for_at_two_addresses_is_not_served_at_one(name):
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as thief:
+        port = thief.getsockname()[1]
+        with pytest.raises(ConfigError) as error:
+            listen(Address(name, port))
+        assert f"[::1]:{port} is in use" in error.value.message
+
+
+@pytest.mark.claim("console-own-page")
+def test_addresses_are_told_in_numbers():
+    for name in ("localhost", "127.1", "console.localhost"):
+        listener = listen(Address(name, 0))
+        listener.close()
+        assert listener.url == f"http://127.0.0.1:{listener.port}", name
+
+
+@pytest.mark.claim("console-own-page")
+def test_peoples_page_is_where_nobody_was_before():
+    seen = set()
+    for _ in range(3):
+        listener = listen(Address("127.0.0.1", 0))
+        listener.open_page()
+        page = listener.page_url.removeprefix("http://").encode()
+        assert page not in {*seen, str(listener.address).encode()}
+        seen.add(page)
+        host, _, port = page.decode().rpartition(":")
+        socket.create_connection((host, int(port))).close()
+        listener.close()
+        assert not sys.platform.startswith("linux") or ipaddress.ip_address(host) not in NAMED
+        assert listener.is_ours(page)
+        assert listener.may_enter_at(page)
+        assert not listener.may_enter_at(str(listener.address).encode())
+    with socket.create_server(("0.0.0.0", 0)) as thief, pytest.raises(ConfigError):
+        listen_afresh(thief.getsockname()[1])
+
+
+def test_other_machines_and_certificates_have_the_page_at_the_named_address(tmp_path):
+    certificate, key = make_certificate(tmp_path)
+    for host, options in (("127.0.0.1", {"certificate": certificate, "key": key}), ("0.0.0.0", {"expose": True})):
+        listener = listen(Address(host, 0), **options)
+        listener.open_page()
+        listener.close()
+        assert listener.page_url == listener.url
+        assert listener.may_enter_at(f"127.0.0.1:{listener.port}".encode())
+        sessions = BrowserSessions(listener)
+        cookie = sessions.open(sessions.link("a"), f"127.0.0.1:{listener.port}".encode()).cookie
+        assert cookie.endswith("; Secure") is (host == "127.0.0.1"), "over TLS the cookie is sent nowhere else"
 
 
 @pytest.mark.anyio
@@ -274,8 +328,8 @@ def test_a_rate_allows_a_burst_then_a_steady_flow():
     assert [admission.enter("a", Kind.STREAM) for _ in range(20)] == [None] * 20
     refusal = admission.enter("a", Kind.STREAM)
     assert refusal is not None
-    assert (refusal.status, refusal.retry_after_s) == (429, pytest.approx(0.1))
-    now[0] += refusal.retry_after_s + 0.001
+    assert (refusal.status, refusal.retry_after_s) == (429, 1)
+    now[0] += 0.101
     assert admission.enter("a", Kind.STREAM) is None
     assert admission.enter("a", Kind.STREAM) is not None
 

@@ -68,6 +68,7 @@ async def test_for_this_session_is_for_this_client_and_no_other(era, is_fast, as
     assert not standing.always
 
 
+@pytest.mark.combinations
 @pytest.mark.parametrize("answer", ["no", "decline", "cancel", "always", "yes"])
 async def test_whatever_is_no_clear_yes_is_a_no_and_nothing_runs(era, asks, answer):
     up, folder = asks

@@ -18,7 +18,11 @@ def text(result):
     return "\n".join(block.text for block in result.content if block.type == "text")
 
 
-HELD = '#!/bin/sh\nwhile [ ! -e "$HOME/go" ]; do sleep 0.05; done\necho \'{"n": 1}\'; echo late > /tmp/news/out.txt\n'
+HELD = """#!/bin/sh
+printf "step 1 of 2\\nunfin" >&2
+while [ ! -e "$HOME/go" ]; do sleep 0.05; done
+echo '{"n": 1}'; echo late > /tmp/news/out.txt
+"""
 
 
 @pytest.mark.parametrize(("era", "surface"), [("older", "all"), ("newer", "search")])
@@ -47,15 +51,24 @@ async def test_an_asynchronous_tool_is_a_job_whose_result_outlasts_the_clients_p
                 assert "builtin_job" in {tool.name for tool in (await agent.list_tools()).tools}
                 how = f"builtin_job with {json.dumps(asked, separators=(',', ':'))}"
             assert how in began.content[1].text
-            reports = []
+            reports, messages = [], []
 
-            async def hear(progress, *_):
+            async def hear(progress, _total, message):
                 reports.append(progress)
+                messages.append(message)
 
-            running = await call(agent, "builtin_job", {**asked, "wait_s": 0.5}, progress_callback=hear)
+            with anyio.fail_after(mcp_clients.PATIENCE_S):
+                running = began
+                while "progress" not in running.structured_content:
+                    running = await call(agent, "builtin_job", {**asked, "wait_s": 0.5}, progress_callback=hear)
             assert (running.structured_content["state"], running.is_error) == ("running", False)
-            assert reports
+            assert running.structured_content["progress"] == "step 1 of 2"
+            assert "It last reported: step 1 of 2\n" in text(running)
             assert reports == sorted(reports)
+            assert set(messages) <= {"news.act is running", "step 1 of 2"}
+            await call(agent, "builtin_job", {**asked, "wait_s": 0.5}, progress_callback=hear)
+            assert messages[-1] == "step 1 of 2"
+            assert up.jobs()[0].progress == "step 1 of 2"
         async with client(up, era, view=View(find_home(), "few", surface)) as stranger:
             hidden = await call(stranger, "builtin_job", {**asked, "cancel": True})
             assert "there is no job" in text(hidden)

@@ -15,7 +15,7 @@ import plugin_folders
 import processes
 import zot_folders
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
-from command_line import PROGRAM, fails, home, ok
+from command_line import PROGRAM, fails, home, ok, piped
 from conditions import until
 from mcp_clients import HELLO, PATIENCE_S, request
 
@@ -45,9 +45,7 @@ class Pipes:
     """`anyplug mcp` with pipes, for what no client would do."""
 
     def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [*PROGRAM, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        self.process = piped(*words)
 
     def send(self, message):
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -73,7 +71,7 @@ async def test_an_agent_lists_and_calls_over_pipes(era, plugins):
         names = [tool.name for tool in (await agent.list_tools()).tools]
         assert names == ["alpha", "beta", *mcp_clients.OURS]
         assert (await agent.call_tool("alpha", {})).content[0].text == "done"
-    assert ok("audit", "--json").json[-1]["attachment"].startswith("mcp-")
+    assert ok("audit", "--kind", "call", "--json").json[-1]["attachment"].startswith("mcp-")
 
 
 async def test_a_plugin_that_appears_is_announced(plugins):
@@ -137,7 +135,7 @@ def test_a_closed_stdin_cancels_the_call_and_leaves_no_process(root):
     assert processes.until(_sleeps)
     agent.end()
     assert agent.process.returncode == 0
-    record = ok("audit", "--json").json[-1]
+    record = ok("audit", "--kind", "call", "--json").json[-1]
     assert (record["tool"], record["outcome"]) == ("sleeper", "cancelled")
     assert processes.until(lambda: not _sleeps())
 

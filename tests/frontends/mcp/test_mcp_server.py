@@ -128,6 +128,9 @@ async def test_a_tool_is_called_by_any_of_its_names(era, is_fast, zot, host):
             assert json.loads(text(result)) == {"n": 1, "nothing": None}
             assert not result.is_error
         assert text(await agent.call_tool("builtin_reload_plugins", {})).startswith("1 plugin, 1 tool")
+        unknown = await agent.call_tool("builtin_reload_plugins", {"plugin": "nothing"})
+        assert "no plugin is named 'nothing'" in text(unknown)
+        assert "builtin_list_plugins lists all plugins" in text(unknown)
 
 
 async def test_every_block_and_structured_content_arrives(era, is_fast, root, host):

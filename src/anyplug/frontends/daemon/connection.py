@@ -12,16 +12,16 @@ import anyio
 import msgspec
 
 from anyplug import __version__
+from anyplug.call import trace_context
 from anyplug.call.consent import Answer, Attachment, Question
 from anyplug.catalog.profiles import View
-from anyplug.frontends.daemon import peer_check, protocol
+from anyplug.frontends.daemon import chat_client, peer_check, protocol
 from anyplug.frontends.daemon.host_access import DaemonAccess
 from anyplug.frontends.daemon.hosts import Key
 from anyplug.frontends.daemon.request_handlers import Answers, conditions
 from anyplug.host.host import Host
 from anyplug.launch.surroundings import Users
 from anyplug.model.errors import AnyplugError
-from anyplug.policy import bound_agents
 
 HELLO_S = 10.0  # for the first line
 MOST_AT_ONCE = 100  # requests of one client; a command has one, an agent's gate some
@@ -93,11 +93,13 @@ class Connection:
                 await self._answer_all(lambda request: self._control(request, hello))
                 return
             if hello.kind == "policy":
-                bound_agents.note(self._keeper.home.path, self.pid, hello.environment)
                 self._greet()
-                await self._answer_all(lambda request: self._keeper.decide(request, hello), protocol.read_event)
+                await self._answer_all(
+                    lambda request: self._keeper.decide(request, hello, self.pid), protocol.read_event
+                )
                 return
-            project = await self._keeper.projects.enter(_key(hello), hello.environment)
+            greeting = chat_client.greeting(self._keeper.home, hello) if hello.kind == "chat" else None
+            project = await self._keeper.projects.enter(_key(hello), hello.environment, greeting)
         except AnyplugError as error:
             self.send_away(error)
             return
@@ -125,12 +127,17 @@ class Connection:
         users = Users(hello.environment)
         if hello.kind == "mcp":
             view = View(self._keeper.home, hello.profile, hello.surface)
-            self.attachment = Attachment("mcp", users=users, shows_panels=False)
+            self.attachment = Attachment("mcp", users=users, shows_panels=False, is_model=True)
             self._greet()
             await self._keeper.serve_mcp(host, view, self._reader, self._writer, self.attachment)
             return
+        if hello.kind == "chat":
+            self._greet()
+            await chat_client.serve(host, hello, self._reader, self._writer)
+            return
         ask = self._ask if hello.asks else None
         self.attachment = Attachment("cli", ask=ask, yes=hello.yes, users=users, shows_panels=False)
+        self.attachment.trace = trace_context.read(hello.environment)
         self._greet()
         if fault := host.catalog.settings_fault:
             self._send({"note": f"warning: {fault}"})
@@ -139,10 +146,14 @@ class Connection:
     async def _control(self, request: protocol.Request, hello: protocol.Hello) -> Any:
         """Answer about the daemon itself, and about what runs in it, without opening a host."""
         if isinstance(request, protocol.Status):
-            return self._keeper.status()
+            return await self._keeper.status()
         if isinstance(request, protocol.Conditions):
             host = self._keeper.projects.open_host(_key(hello))
             return conditions(host) if host is not None else {}
+        if isinstance(request, protocol.OpenConsole):
+            return await self._keeper.open_console(hello, self.pid, request.port)
+        if isinstance(request, protocol.ServeHttp):
+            return await self._keeper.serve_http(request, hello, self.pid)
         if isinstance(request, protocol.Stop):
             self._keeper.stop()
             return self._keeper.pid
@@ -210,6 +221,10 @@ class Connection:
             return await future
         finally:
             del self._questions[number]
+            if not future.done() or future.cancelled():
+                answered = self._keeper.projects.questions.answered(question.id)
+                if answered is not None and answered.word != "withdrawn":
+                    self._send({"withdraw": number, "word": answered.word, "by": answered.by})
 
     def _answered(self, given: protocol.Answered) -> None:
         future = self._questions.get(given.answer)

@@ -9,9 +9,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -23,18 +23,17 @@ from anyplug.call.consent import Attachment
 from anyplug.catalog.profiles import View
 from anyplug.frontends.daemon import proc_tree, protocol
 from anyplug.frontends.daemon.connection import Connection, hearing
-from anyplug.frontends.daemon.hosts import Projects
+from anyplug.frontends.daemon.hosts import Key, Projects
 from anyplug.frontends.daemon.locate import PLACES, PLACES_OF_POLICIES, Address
 from anyplug.frontends.daemon.policy_clients import Decisions
+from anyplug.frontends.daemon.web_server import Web, WebServer
 from anyplug.home.location import at_socket, make_private
 from anyplug.home.settings import Home
 from anyplug.host.host import Host
-from anyplug.model.errors import AnyplugError
+from anyplug.model.errors import AnyplugError, Denied
 from anyplug.model.untrusted_text import lines_for_people
+from anyplug.policy import bound_agents
 from anyplug.runtime import mcp_sdk
-
-if TYPE_CHECKING:  # imports the SDK
-    from anyplug.frontends.daemon.mcp_over_http import Web
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AHEAD_S = 2.0  # first what it was started for, then what the next agent should not wait for
@@ -71,15 +70,20 @@ class Daemon:
         self._started = time.time()
         self._decisions = Decisions(home)
         self.pid = os.getpid()
-        self.url = ""  # its HTTP address
         self.projects: Projects
+        self.web: WebServer
+
+    @property
+    def url(self) -> str:
+        """Its HTTP address; empty if it has none."""
+        return self.web.url
 
     def stop(self) -> None:
         """End in order."""
         self._stopping.set()
 
     @asynccontextmanager
-    async def up(self, web: "Web | None" = None) -> AsyncIterator[None]:
+    async def up(self, web: Web | None = None) -> AsyncIterator[None]:
         """Run inside the block, also over HTTP if requested. Clients find it once it is completely up.
 
         Raises AlreadyUp, OSError if it cannot listen, and AnyplugError if there is no host for HTTP.
@@ -96,7 +100,10 @@ class Daemon:
                             self._write_word(path)
                             self._busy_at = time.monotonic()  # nobody could attach before
                             tasks.start_soon(self._leave_when_alone)
-                            yield
+                            try:
+                                yield
+                            finally:
+                                self._address.forget()  # before clients see that it ends
 
     @asynccontextmanager
     async def _serving(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> AsyncIterator[None]:
@@ -115,24 +122,37 @@ class Daemon:
             with anyio.CancelScope(shield=True):
                 await self._close(server)
 
-    def _over_http(self, web: "Web | None") -> AbstractAsyncContextManager[None]:
-        return nullcontext() if web is None else self._serving_http(web)
-
     @asynccontextmanager
-    async def _serving_http(self, web: "Web") -> AsyncIterator[None]:
-        """Serve over HTTP inside the block, too; sets `url`."""
-        await anyio.to_thread.run_sync(mcp_sdk.load)
-        from anyplug.frontends.daemon.mcp_over_http import serve  # with the SDK and uvicorn, only for HTTP
+    async def _over_http(self, web: Web | None) -> AsyncIterator[None]:
+        """Serve over HTTP inside the block, too: now, or when somebody asks for the console."""
+        async with _tasks() as tasks:
+            self.web = WebServer(self.home, self.projects, tasks, self.remember)
+            if web is not None:
+                await self.web.open(web)
+            yield
 
-        project = await self.projects.enter(web.key, os.environ)
-        try:
-            assert project.host is not None
-            project.host.warm_up()
-            async with _tasks() as tasks:
-                self.url = await tasks.start(serve, web, project.host, self.home)
-                yield
-        finally:
-            self.projects.leave(project)
+    async def open_console(self, hello: protocol.Hello, pid: int, port: int | None) -> dict[str, str]:
+        """Serve the console for a person, and return a link to it. Raises AnyplugError."""
+        self.welcome(msgspec.structs.replace(hello, kind="cli"))
+        if why := bound_agents.reason_against(self.home.path, pid, hello.environment):
+            raise Denied("host", f"the console was not opened: {why}", "run `anyplug ui` in your own terminal")
+        link = await self.web.open_console(Key(hello.cwd, hello.discover, hello.plugins), hello.environment, port)
+        return {"url": self.web.page_url, "link": link}
+
+    async def serve_http(self, request: protocol.ServeHttp, hello: protocol.Hello, pid: int) -> protocol.Served:
+        """Serve over HTTP from now on, because a person asked for it. Raises AnyplugError."""
+        self.welcome(msgspec.structs.replace(hello, kind="cli"))
+        if why := bound_agents.reason_against(self.home.path, pid, hello.environment):
+            raise Denied("host", f"nothing is served over HTTP: {why}", "run `anyplug serve` in your own terminal")
+        self._linger_s = None  # it is no longer only for the clients that started it
+        return await self.web.serve(request, Key(hello.cwd, hello.discover, hello.plugins))
+
+    def remember(self, words: Sequence[str], cwd: str) -> None:
+        """Remember what it was asked to serve, in case it is killed."""
+        if self._linger_s is not None:
+            words = [*words, "--linger", str(self._linger_s)]
+        with contextlib.suppress(OSError):
+            self._address.remember(words, cwd)
 
     async def until_stopped(self) -> None:
         """Wait for a signal, for `stop`, or for the end of the lingering time."""
@@ -158,14 +178,14 @@ class Daemon:
         host.warm_up()
         await serve_stream(host, view, reader, writer, attachment=attachment)
 
-    async def decide(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+    async def decide(self, request: dict[str, Any], hello: protocol.Hello, pid: int) -> dict[str, Any]:
         """Decide about an agent's event by the policies of its project. Raises AnyplugError."""
-        return await self._decisions.answer(request, hello)
+        return await self._decisions.answer(request, hello, pid)
 
-    def status(self) -> dict[str, Any]:
+    async def status(self) -> dict[str, Any]:
         """Return the daemon's status."""
+        children, memory = await anyio.to_thread.run_sync(_processes, self.pid)  # there may be thousands
         hosts = self.projects.hosts
-        children = proc_tree.descendants(self.pid)
         tally = self.projects.tally
         clients = [connection for connection in self._attached if connection.is_attached]
         return {
@@ -174,6 +194,7 @@ class Daemon:
             "version": __version__,
             "home": self.home.path,
             "url": self.url or None,
+            "console": self.web.page_url or None,
             "uptime_s": round(time.time() - self._started, 1),
             "attached": len(clients),
             "clients": [_client_shape(connection) for connection in clients],
@@ -184,8 +205,9 @@ class Daemon:
             "settings": next((host.catalog.settings_fault for host in hosts if host.catalog.settings_fault), None),
             "plugins": _approved(hosts) if hosts else None,
             "running": sum(len(host.peers.up) for host in hosts),
-            "processes": len(children),
-            "memory_bytes": sum(map(proc_tree.memory, [self.pid, *children])),
+            "processes": children,
+            "waiting": sum(host.waiting for host in hosts),
+            "memory_bytes": memory,
             "calls": tally.calls,
             "errors": tally.errors,
             "slowest": [msgspec.to_builtins(pace) for pace in tally.paces()[:SLOWEST]],
@@ -211,18 +233,32 @@ class Daemon:
                 writer.transport.abort()  # whatever they have not read by now
 
     async def _leave_when_alone(self) -> None:
-        while self._linger_s is not None:
-            await anyio.sleep(min(LOOK_S, self._linger_s))
+        while (linger_s := self._linger_s) is not None:
+            await anyio.sleep(min(LOOK_S, linger_s))
+            if self._linger_s is None:  # a person asked for HTTP meanwhile
+                return
             is_needed = any(not connection.is_control for connection in self._attached)
-            if is_needed or any(host.has_jobs for host in self.projects.hosts):
+            if is_needed or self.web.is_used or any(host.has_jobs for host in self.projects.hosts):
                 self._busy_at = time.monotonic()
-            elif time.monotonic() - self._busy_at > self._linger_s:
+            elif time.monotonic() - self._busy_at > linger_s:
                 self.stop()
                 return
 
     async def _stop_by(self, signals: AsyncIterator[signal.Signals]) -> None:
-        async for _ in signals:
-            self.stop()
+        async for number in signals:
+            if number == signal.SIGHUP and not _has_terminal():
+                await self._reload_settings()
+            else:
+                self.stop()
+
+    async def _reload_settings(self) -> None:
+        """Read the settings and all plugins again, as service managers ask with SIGHUP."""
+        self._tell("reading the settings and the plugins again")
+        for host in self.projects.hosts:
+            try:
+                await host.look_again()
+            except AnyplugError as error:  # the previous settings stay in force
+                self._tell(error.message)
 
     async def _close(self, server: asyncio.Server) -> None:
         """Accept no more clients, end running requests, and close every host."""
@@ -346,6 +382,7 @@ def _load_mcp() -> Callable[..., Awaitable[None]]:
     # Imports the SDK, which takes a second that no agent should wait for.
     from anyplug.frontends.mcp.mcp_server import serve_stream
 
+    mcp_sdk.set_aside()
     return serve_stream
 
 
@@ -353,6 +390,12 @@ class Elsewhere(AnyplugError):
     """This daemon would not serve a client as the client would serve itself."""
 
     code = "unavailable"
+
+
+def _processes(pid: int) -> tuple[int, int]:
+    """Return how many processes descend from one, and their memory with its own."""
+    children = proc_tree.descendants(pid)
+    return len(children), sum(map(proc_tree.memory, [pid, *children]))
 
 
 def _approved(hosts: list[Host]) -> int:
@@ -369,3 +412,12 @@ def _client_shape(connection: Connection) -> dict[str, Any]:
         "folder": connection.hello.cwd,
         "since": connection.since,
     }
+
+
+def _has_terminal() -> bool:
+    """Return whether a terminal is attached, whose end SIGHUP then means."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -28,11 +28,19 @@ class DaemonAccess(Protocol):
         """Speak MCP with a client until it leaves."""
         ...
 
-    async def decide(self, request: dict[str, Any], hello: protocol.Hello) -> dict[str, Any]:
+    async def decide(self, request: dict[str, Any], hello: protocol.Hello, pid: int) -> dict[str, Any]:
         """Decide about an agent's event by the policies of its project. Raises AnyplugError."""
         ...
 
-    def status(self) -> dict[str, Any]:
+    async def open_console(self, hello: protocol.Hello, pid: int, port: int | None) -> dict[str, str]:
+        """Serve the console for a person, and return its address and a link to it. Raises AnyplugError."""
+        ...
+
+    async def serve_http(self, request: protocol.ServeHttp, hello: protocol.Hello, pid: int) -> protocol.Served:
+        """Serve over HTTP from now on, because a person asked for it. Raises AnyplugError."""
+        ...
+
+    async def status(self) -> dict[str, Any]:
         """Return the daemon's status."""
         ...
 

@@ -10,6 +10,8 @@ import anyio
 import anyio.abc
 
 from anyplug.audit.counters import Counters
+from anyplug.call.call_places import Places
+from anyplug.call.open_questions import OpenQuestions
 from anyplug.formats.shared.contract import Greeting
 from anyplug.frontends.daemon.locate import LOG
 from anyplug.host.host import Host
@@ -59,6 +61,8 @@ class Projects:
         self._all_closed = anyio.Event()
         self.linger_s = LINGER_S
         self.tally = Counters()  # of all hosts, including closed ones
+        self.questions = OpenQuestions()  # of all hosts
+        self.places = Places()  # for the calls of all hosts
 
     @property
     def hosts(self) -> list[Host]:
@@ -75,16 +79,17 @@ class Projects:
         project = self._open.get(key)
         return project.host if project is not None else None
 
-    async def enter(self, key: Key, environment: Mapping[str, str]) -> Project:
+    async def enter(self, key: Key, environment: Mapping[str, str], greeting: Greeting | None = None) -> Project:
         """Return the project of a key, with the current settings; `leave` it when done.
 
-        Raises AnyplugError if its host cannot be opened.
+        `greeting` is what its plugins are told if they are started now. Raises AnyplugError if its host cannot be
+        opened.
         """
         project = self._open.get(key)
         if project is None:
             project = self._open[key] = Project(key)
             self._kept += 1
-            self._tasks.start_soon(self._keep, project, environment, self._ending.get(key))
+            self._tasks.start_soon(self._keep, project, environment, greeting, self._ending.get(key))
         project.users += 1
         try:
             await project.is_up.wait()
@@ -129,7 +134,9 @@ class Projects:
             self._ending[project.key] = project
         project.closing.set()
 
-    async def _keep(self, project: Project, environment: Mapping[str, str], before: Project | None) -> None:
+    async def _keep(
+        self, project: Project, environment: Mapping[str, str], greeting: Greeting | None, before: Project | None
+    ) -> None:
         """Hold a host open in its own task, because the task that opens it must also close it.
 
         `before` is the previous one in the same place if it is still ending: no plugin may run twice.
@@ -141,11 +148,13 @@ class Projects:
                 project.key.plugins,
                 roots=None if project.key.discover else [],
                 home=self._home,
-                greeting=Greeting(cwd=project.key.folder),
+                greeting=greeting or Greeting(cwd=project.key.folder),
                 environment=environment,
                 eager=False,
                 tell=self._tell,
                 tally=self.tally,
+                questions=self.questions,
+                places=self.places,
             ) as host:
                 project.host = host
                 project.is_up.set()

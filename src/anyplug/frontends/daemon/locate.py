@@ -1,7 +1,7 @@
 """Find a home's daemon, or start one. Imports next to nothing: every client begins with it.
 
-In `<home>/run`, which only the user may open: `lock`, held as long as a daemon runs, and its socket;
-`<home>/resident.json` names it.
+In `<home>/run`, which only the user may open: `lock`, held as long as a daemon runs, its socket, and `served.json` if a
+person asked it to serve over HTTP, until it is stopped; `<home>/resident.json` names it.
 """
 
 import fcntl
@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from anyplug.home import import_folders
 from anyplug.home.location import RESIDENT, at_socket, make_private
 
 START_S = 30.0  # it takes a second or two; a busy machine may need longer
@@ -56,6 +57,7 @@ class Address:
         self.lock = os.path.join(self.folder, "lock")
         self.word = os.path.join(home, RESIDENT)
         self.log = os.path.join(home, "logs", LOG)
+        self.served = os.path.join(self.folder, "served.json")
 
     def socket_path(self) -> str:
         """Return where to listen, creating the folder. Raises OSError."""
@@ -108,22 +110,56 @@ class Address:
         finally:
             os.close(fd)
 
+    def remember(self, words: Sequence[str], cwd: str) -> None:
+        """Remember what the daemon was asked to serve: the arguments of the program, and the folder. Raises OSError."""
+        new = f"{self.served}.{os.getpid()}"
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"words": list(words), "cwd": cwd}, file)
+        os.replace(new, self.served)
+
+    def forget(self) -> None:
+        """Forget what the daemon was asked to serve: it was stopped."""
+        try:
+            os.unlink(self.served)
+        except OSError:
+            pass
+
+    def remembered(self) -> tuple[list[str], str] | None:
+        """Return what a daemon that was killed was asked to serve: arguments and a folder."""
+        try:
+            with open(self.served, encoding="utf-8") as file:
+                kept = json.load(file)
+            words, cwd = [str(word) for word in kept["words"]], str(kept["cwd"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return (words, cwd) if os.path.isdir(cwd) else None
+
     def start(self, linger_s: float = LINGER_S, options: Sequence[str] = (), more: Sequence[str] = ()) -> socket.socket:
         """Start a daemon in the background, unless one is running, and connect to it. Raises NotStarted.
 
-        `options` are further options of the program, and `more` of `serve`; they apply to the current folder.
+        `options` are further options of the program, and `more` of `serve`; they apply to the current folder. Without
+        them, a daemon that was killed is started as it was, if that works.
         """
+        if not options and not more and (kept := self.remembered()) is not None:
+            try:
+                return self._start(*kept)
+            except NotStarted:  # its port may be another's by now
+                self.forget()
+        words = [*options, "--home", self.home, "serve", "--linger", str(linger_s), *more]
+        return self._start(words, os.getcwd() if options or more else "/")
+
+    def _start(self, words: Sequence[str], cwd: str) -> socket.socket:
         # -P: nothing in the current folder is a module of ours.
         program = [sys.executable, "-P", "-m", "anyplug"]
-        words = [*program, *options, "--home", self.home, "serve", "--linger", str(linger_s)]
         log, begins = self._open_log()
         try:
             child = subprocess.Popen(
-                [*words, *more],
+                [*program, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=None if options or more else "/",
+                env=import_folders.environment(os.environ),
+                cwd=cwd,
                 start_new_session=True,
             )
         finally:

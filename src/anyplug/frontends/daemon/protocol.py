@@ -6,11 +6,13 @@ end of the connection.
 kind "mcp": from then on the connection carries MCP's own lines. kind "cli": the client sends requests with an id of its
 choice, any number at once, and may leave at any time, which cancels what it asked for. To each request there is one
 {"id", "result"} or {"id", "error"}; before it there may be {"id", "step"} for each step of a chain. Without an id come
-{"note"}, a text for the person, and {"ask", "question"}, which the client answers with {"answer", "word"}. kind
-"control": the same, about the daemon itself: `status` and `stop`. No host is opened for it. kind "policy": the same,
-with `eval` as its only request.
+{"note"}, a text for the person, and {"ask", "question"}, which the client answers with {"answer", "word"}, unless
+{"withdraw", "word", "by"} comes first: then somebody answered elsewhere. kind "control": the same, about the daemon
+itself: `status`, `stop`, `console` and `http`. Only the last two open a host. kind "policy": the same, with `eval` as
+its only request. kind "chat": see `chat_protocol`.
 """
 
+import os
 from typing import Any, Literal
 
 import msgspec
@@ -27,7 +29,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Who attaches, from where, and with what."""
 
     attach: Literal[1]
-    kind: Literal["cli", "mcp", "control", "policy"]
+    kind: Literal["cli", "mcp", "control", "policy", "chat"]
     cwd: str
     environment: dict[str, str] = {}
     plugins: tuple[str, ...] = ()
@@ -36,6 +38,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     yes: bool = False  # answers the tier 2 question in advance
     profile: str = ""
     surface: Surface | None = None
+    model: str = ""  # of a chat, with the address of its server, if it has one
+    base_url: str = ""
+    resume: str = ""  # a stored conversation
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="do"):
@@ -103,6 +108,36 @@ class Status(_Request, frozen=True, kw_only=True, tag="status"):
     """Query the daemon's status."""
 
 
+class OpenConsole(_Request, frozen=True, kw_only=True, tag="console"):
+    """Serve the console over HTTP for the folder of the client; returns its address, and a link that works once."""
+
+    port: int | None = None  # None: the usual one, or any that is free
+
+
+class ServeHttp(_Request, frozen=True, kw_only=True, tag="http"):
+    """Serve over HTTP for the folder of the client, as `serve --http` does; returns the address and warnings."""
+
+    address: str
+    expose: bool = False
+    certificate: str = ""
+    key: str = ""
+    new_token: bool = False
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that it names, by the option of `serve`."""
+        named = {"--tls-cert": self.certificate, "--tls-key": self.key}
+        return {option: os.path.abspath(path) for option, path in named.items() if path}
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the daemon serves over HTTP now."""
+
+    url: str
+    pid: int
+    warnings: tuple[str, ...] = ()
+
+
 class Stop(_Request, frozen=True, kw_only=True, tag="stop"):
     """Stop the daemon; returns its process id."""
 
@@ -114,7 +149,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     word: Answer
 
 
-Request = CallTool | FindTool | RunCommand | RunChain | Look | Conditions | Reload | Status | Stop
+Request = (
+    CallTool | FindTool | RunCommand | RunChain | Look | Conditions | Reload | Status | Stop | OpenConsole | ServeHttp
+)
 
 
 def read_hello(line: bytes) -> Hello:

@@ -5,12 +5,13 @@ ended with an error answer, connections close, sessions end.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import anyio
 import anyio.abc
 import uvicorn
 
+from anyplug.frontends.http.access_log import AccessLog
 from anyplug.frontends.http.asgi import App
 from anyplug.frontends.http.listener import BACKLOG, Listener
 from anyplug.frontends.http.mcp_app import PATH, Endpoints, ServerOf
@@ -31,11 +32,13 @@ async def serve_http(
     token: Token,
     settings: HttpSettings,
     more: Mapping[str, Route] | None = None,
+    access_log: Callable[[], str] | None = None,
     task_status: anyio.abc.TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, then shut down within `grace_s` and a little more. Report the URL once it is up.
 
-    `more` are further paths, each with an application for it and what is below.
+    `more` are further paths, each with an application for it and what is below. `access_log` returns the file that
+    requests are logged to, where the settings may change.
     """
     ending = anyio.Event()
 
@@ -44,7 +47,8 @@ async def serve_http(
         with anyio.CancelScope(shield=True):
             async with Endpoints(server_of, settings) as endpoints:
                 shell = Shell(listener, {PATH: Route(endpoints, is_rpc=True), **(more or {})}, token, settings)
-                server = _Server(_configuration(shell, listener, settings))
+                app = AccessLog(shell, access_log or (lambda: settings.access_log))
+                server = _Server(_configuration(app, listener, settings))
                 await server.open(listener)
                 task_status.started(listener.url)
                 await server.stay(ending)

@@ -4,6 +4,9 @@
 
 Anything but loopback is refused without `--expose`. A `Host` header must contain one of our names: with DNS rebinding,
 a web page can make a browser send requests here, but only under the page's own name.
+
+People's page has an origin of its own where it can. A browser keeps things for an origin, such as the service worker
+of a program that listened there before, and that would see and answer what the page asks.
 """
 
 import contextlib
@@ -11,8 +14,10 @@ import errno
 import ipaddress
 import os
 import re
+import secrets
 import socket
 import ssl
+import sys
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -20,7 +25,10 @@ import msgspec
 
 from anyplug.model.errors import ConfigError, UsageError
 
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK = "127.0.0.1"
+LOOPBACKS = ((socket.AF_INET, LOOPBACK), (socket.AF_INET6, "::1"))
+LOOPBACK_NAMES = (LOOPBACK, "localhost", "[::1]")
+NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # a machine without IPv6
 USUAL_PORTS = {"http": 80, "https": 443}
 LAST_PORT = 65_535
 BACKLOG = 256  # pending connections
@@ -52,15 +60,40 @@ class Listener:
         self.address = Address(address.host, self.port)
         self.is_loopback = all(ipaddress.ip_address(each.getsockname()[0]).is_loopback for each in sockets)
         self._takes_literals = any(ipaddress.ip_address(each.getsockname()[0]).is_unspecified for each in sockets)
-        bound = {_bracketed(each.getsockname()[0]) for each in sockets}
-        known = {*LOOPBACK_NAMES, _bracketed(address.host.lower()), *bound}
+        bound = [each.getsockname()[0] for each in sockets]
+        self._shown = Address(address.host if tls else bound[0], self.port)
+        known = {*LOOPBACK_NAMES, *map(_bracketed, [address.host.lower(), *bound])}
         self._names = {name.encode() for host in known for name in self._with_port(host)}
-        self._names |= {name.lower().encode() for given in names for name in self._as_given(given)}
+        self._given = {name.lower().encode() for given in names for name in self._as_given(given)}
+        self._names |= self._given
+        self.page = ""  # HOST:PORT of people's page, if it has an origin of its own
 
     @property
     def url(self) -> str:
-        """The address for clients."""
-        return f"{self.scheme}://{self.address}"
+        """The address for clients: in numbers, since programs and browsers look for a name at other addresses, too.
+
+        With TLS it is the name, which is in the certificate, and nobody else can serve it.
+        """
+        return f"{self.scheme}://{self._shown}"
+
+    @property
+    def page_url(self) -> str:
+        """The address of people's page."""
+        return f"http://{self.page}" if self.page else self.url
+
+    def open_page(self) -> None:
+        """Listen at an own origin for people's page, unless other machines or a certificate need the named one."""
+        if self.is_loopback and not self.tls:
+            page = listen_afresh()
+            self.sockets += page.sockets
+            self.page = page.page
+            self._names.add(self.page.encode())
+
+    def may_enter_at(self, host: bytes) -> bool:
+        """Return whether a link may be opened at an origin: a person's session belongs to it from then on."""
+        if not self.page:
+            return self.is_ours(host)
+        return host == self.page.encode() or host.lower() in self._given
 
     @property
     def warnings(self) -> list[str]:
@@ -133,13 +166,10 @@ def listen(
         sockets: list[socket.socket] = []
         port = address.port
         for family, host in found:
-            # With IPPROTO_TCP asyncio sets TCP_NODELAY; otherwise each answer waits 40 ms for an acknowledgement.
-            each = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             try:
-                _open(each, host, port)
+                each = undo.enter_context(_opened(family, host, port))
             except OSError as error:
-                if sockets and error.errno == errno.EADDRNOTAVAIL:
-                    each.close()  # `localhost` also resolves to ::1 on machines without IPv6
+                if sockets and error.errno in NO_ADDRESS:
                     continue
                 _fail(Address(host, port), error)
             sockets.append(each)
@@ -149,7 +179,30 @@ def listen(
     return listener
 
 
+def listen_afresh(port: int = 0, *, names: Iterable[str] = ()) -> Listener:
+    """Listen on loopback at an origin that no page had before; raises ConfigError.
+
+    On Linux all of 127.0.0.0/8 is loopback. Elsewhere, and where Windows passes 127.0.0.1 on to us, only the port is
+    new.
+    """
+    is_wide = sys.platform.startswith("linux") and "WSL_DISTRO_NAME" not in os.environ
+    try:
+        listener = listen(Address(_random_loopback() if is_wide else LOOPBACK, port), names=names)
+    except UsageError:  # a network without the rest of 127.0.0.0/8
+        listener = listen(Address(LOOPBACK, port), names=names)
+    listener.page = str(listener.address)
+    return listener
+
+
+def _random_loopback() -> str:
+    """Return one of 16 million addresses: not in 127.0.0.0/16, where programs have theirs, such as 127.0.0.53."""
+    first, second, third = secrets.randbelow(254) + 1, secrets.randbelow(256), secrets.randbelow(254) + 1
+    return f"127.{first}.{second}.{third}"
+
+
 def _resolve(address: Address) -> list[tuple[socket.AddressFamily, str]]:
+    if f".{address.host.lower().rstrip('.')}".endswith(".localhost"):
+        return [*LOOPBACKS]  # browsers ask nobody where these names are, and try both
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -161,7 +214,18 @@ def _resolve(address: Address) -> list[tuple[socket.AddressFamily, str]]:
     return sorted(((family, host) for host, family in kept.items()), key=lambda each: each[0] is socket.AF_INET6)
 
 
-def _open(each: socket.socket, host: str, port: int) -> None:
+def _opened(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    # With IPPROTO_TCP asyncio sets TCP_NODELAY; otherwise each answer waits 40 ms for an acknowledgement.
+    each = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        _bind(each, host, port)
+    except BaseException:
+        each.close()
+        raise
+    return each
+
+
+def _bind(each: socket.socket, host: str, port: int) -> None:
     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not block the port
     if each.family is socket.AF_INET6:
         each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,4 +1,4 @@
-"""Checks for every request, in this order: host name, origin, path, token, size, rate limits.
+"""Checks for every request, in this order: host name, origin, path, token or session, size, rate limits.
 
 An ASGI application around others. It knows paths and access, and about the applications only whether they speak
 JSON-RPC: there it distinguishes calls from answers and notifications for running calls, which must always get through.
@@ -6,12 +6,12 @@ JSON-RPC: there it distinguishes calls from answers and notifications for runnin
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
-from anyplug.frontends.http import refusals
+from anyplug.frontends.http import refusals, same_origin
 from anyplug.frontends.http.asgi import App, Receive, Scope, Send
 from anyplug.frontends.http.listener import Listener
 from anyplug.frontends.http.rate_limits import Admission, Kind
@@ -23,11 +23,22 @@ from anyplug.frontends.http.uvicorn_timeouts import KNOWN
 from anyplug.home.settings import HttpSettings
 
 # Headers that decide something: with two of them, a proxy in front of us could have judged the other one.
-SINGLE = frozenset({b"authorization", b"host", b"origin", b"content-length", b"content-type", b"mcp-session-id",
-                    b"mcp-protocol-version", b"mcp-method", b"access-control-request-method"})  # fmt: skip
+SINGLE = frozenset({b"authorization", b"host", b"origin", b"cookie", b"content-length", b"content-type",
+                    b"mcp-session-id", b"mcp-protocol-version", b"mcp-method",
+                    b"access-control-request-method"})  # fmt: skip
+SESSION = "anyplug.session"  # in a request's scope: the browser session that it belongs to
 LISTENING = b"subscriptions/listen"  # the newer era's request that stays open to receive changes
 
 _logger = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """A browser that a person opened."""
+
+    @property
+    def origin(self) -> bytes:
+        """Of the page that may use it."""
+        ...
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -36,6 +47,9 @@ class Route(msgspec.Struct, frozen=True):
     app: App
     is_rpc: bool = False
     is_open: bool = False  # no token needed
+    session_of: Callable[[dict[bytes, bytes]], Session | None] | None = None  # finds a session by its cookie
+    streams: Callable[[str], bool] = lambda _: False  # whether a path's answer stays open
+    max_bytes: int = 0  # of a request; 0: as the settings say
 
 
 class Shell:
@@ -58,10 +72,8 @@ class Shell:
         if scope["http_version"] != "1.1" or (len(headers) < len(scope["headers"]) and _is_ambiguous(scope["headers"])):
             return await Reply(send).refuse(refusals.TWICE if scope["http_version"] == "1.1" else refusals.MALFORMED)
         origin = headers.get(b"origin")
-        if not self._listener.is_ours(headers.get(b"host", b"")):
-            return await Reply(send).refuse(refusals.NOT_OURS)
-        if origin is not None and origin not in self._origins:
-            return await Reply(send).refuse(refusals.FOREIGN)
+        if (refusal := self._unwelcome(headers, origin)) is not None:
+            return await Reply(send).refuse(refusal)
         reply = Reply(send, origin)
         if origin is not None and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             return await reply.allow(headers)
@@ -70,10 +82,10 @@ class Shell:
             return await reply.refuse(refusals.NOTHING_HERE)
         reply.request_id = NULL if route.is_rpc else None
         if not route.is_open:
-            if not self._token.is_carried_by(headers.get(b"authorization", b"")):
-                return await reply.refuse(refusals.NO_TOKEN)
+            if (refusal := self._refused(route, scope, headers)) is not None:
+                return await reply.refuse(refusal)
             scope[KNOWN] = True
-        body = await self._bodies.read(int(headers.get(b"content-length", b"0")), receive)
+        body = await self._bodies.read(int(headers.get(b"content-length", b"0")), receive, route.max_bytes)
         if body is None:
             return None
         if isinstance(body, Refusal):
@@ -82,6 +94,24 @@ class Shell:
             return await self._admit(route, scope, headers, body, receive, reply)
         finally:
             self._bodies.release(body)
+
+    def _unwelcome(self, headers: dict[bytes, bytes], origin: bytes | None) -> Refusal | None:
+        """Return why no page or program that asks like this gets anything."""
+        if not self._listener.is_ours(headers.get(b"host", b"")):
+            return refusals.NOT_OURS
+        if origin is not None and origin not in self._origins:
+            return refusals.FOREIGN
+        return refusals.NO_WORKERS if b"service-worker" in headers else None
+
+    def _refused(self, route: Route, scope: Scope, headers: dict[bytes, bytes]) -> Refusal | None:
+        """Return why a request may not use a route; put the session of a browser into its scope."""
+        authorization = headers.get(b"authorization")
+        if authorization is None and route.session_of is not None:
+            session = route.session_of(headers)
+            if session is not None:
+                scope[SESSION] = session
+                return same_origin.refusal(scope["method"], headers, session.origin)
+        return None if self._token.is_carried_by(authorization or b"") else refusals.NO_TOKEN
 
     async def end(self, grace_s: float) -> None:
         """Accept no more calls, end streams, give calls a bounded time, then end them."""
@@ -99,7 +129,7 @@ class Shell:
             if (found := self._routes.get(path)) is not None:
                 return found
             path = path.rpartition("/")[0]
-        return None
+        return self._routes.get("/")
 
     async def _admit(
         self, route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, receive: Receive, reply: Reply
@@ -143,7 +173,8 @@ def _is_ambiguous(headers: Sequence[tuple[bytes, bytes]]) -> bool:
 def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, reply: Reply) -> Kind:
     """Return what a request costs, and set the id of a JSON-RPC request for its reply."""
     if scope["method"] == "GET":
-        return Kind.STREAM if route.is_rpc or b"text/event-stream" in headers.get(b"accept", b"") else Kind.CALL
+        is_stream = route.is_rpc or route.streams(scope["path"]) or b"text/event-stream" in headers.get(b"accept", b"")
+        return Kind.STREAM if is_stream else Kind.CALL
     if not route.is_rpc or scope["method"] != "POST":
         return Kind.CALL
     try:

@@ -26,7 +26,7 @@ class Refusal(msgspec.Struct, frozen=True):
     code: str
     message: str
     hint: str
-    retry_after_s: float | None = None
+    retry_after_s: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
@@ -41,6 +41,12 @@ FOREIGN = Refusal(
     "denied",
     "pages of this origin may not use this server",
     "list the origin under `origins` in [http] of settings.toml if you trust every page there",
+)
+NO_WORKERS = Refusal(
+    403,
+    "denied",
+    "nothing here is a service worker",
+    "a service worker could read and answer what other pages of its origin ask",
 )
 NO_TOKEN = Refusal(
     401,
@@ -79,8 +85,9 @@ def too_large(limit: int) -> Refusal:
 
 
 def overloaded(status: int, message: str, wait_s: float) -> Refusal:
-    """Refuse a request because of the load, and tell when to retry."""
-    return Refusal(status, "overloaded", message, f"try again in {wait_s:.1f} s", retry_after_s=round(wait_s, 3))
+    """Refuse a request because of the load, and tell when to retry: everywhere the same whole seconds."""
+    seconds = max(LEAST_WAIT_S, math.ceil(wait_s))
+    return Refusal(status, "overloaded", message, f"try again in {seconds} s", retry_after_s=seconds)
 
 
 def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Headers, bytes]:
@@ -89,7 +96,7 @@ def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Hea
     headers = [*refusal.headers]
     if refusal.retry_after_s is not None:
         facts["retry_after_s"] = refusal.retry_after_s
-        headers.append((b"retry-after", b"%d" % max(LEAST_WAIT_S, math.ceil(refusal.retry_after_s))))
+        headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
     answer: dict[str, Any] = {"error": facts}
     if request_id is not None:
         del facts["message"]

@@ -16,10 +16,14 @@ class Bodies:
         self._most_held = most * IN_STEP
         self._held = 0
 
-    async def read(self, declared: int, receive: Receive) -> bytes | Refusal | None:
-        """Read a body, which must be released later; or return why not. None if the client has left."""
-        if declared > self._most:
-            return too_large(self._most)
+    async def read(self, declared: int, receive: Receive, most: int = 0) -> bytes | Refusal | None:
+        """Read a body, which must be released later; or return why not. None if the client has left.
+
+        `most` replaces the usual largest size.
+        """
+        most = most or self._most
+        if declared > most:
+            return too_large(most)
         chunks: list[bytes] = []
         size, body = 0, None
         try:
@@ -30,9 +34,9 @@ class Bodies:
                 chunks.append(message["body"])
                 size += len(message["body"])
                 self._held += len(message["body"])
-                if size > self._most:
-                    return too_large(self._most)
-                if self._held > self._most_held:
+                if size > most:
+                    return too_large(most)
+                if self._held > max(self._most_held, most):
                     return overloaded(BUSY, "too many large requests are running", WAIT_S)
                 if not message["more_body"]:
                     body = b"".join(chunks)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from anyplug.audit import audit_log
-from anyplug.call.consent import Answer, Ask, Question
+from anyplug.call.consent import ASK_A_PERSON, Answer, Ask, Question
 from anyplug.model import permissions
 from anyplug.model.errors import Denied, NeedsAnswer
 from anyplug.model.untrusted_text import for_people
@@ -67,6 +67,9 @@ class Questions:
 
 def unable(question: Question) -> Denied:
     """Return the error for a client that cannot ask its user."""
+    if question.asks_model:
+        asks = f"plugin '{question.plugin}' asks for your model, but this client cannot ask its user"
+        return Denied("host", asks, ASK_A_PERSON)
     if question.asker:
         return Denied(
             "host",
@@ -110,6 +113,8 @@ def by_ending(open_question: Callable[[Question], None], kept: Kept | None, answ
     """Ask by ending the call, unless this call already carries the answer."""
 
     async def ask(question: Question) -> Answer:
+        if question.asks_model:
+            raise unable(question)  # its tool is running: nothing can be asked by ending the call
         if question.chain:
             raise Denied(
                 "host",
@@ -132,6 +137,8 @@ def text(question: Question) -> str:
     asked = f"May plugin '{question.plugin}' run '{question.tool}'?"
     if question.caller:
         asked = f"May plugin '{question.caller}' have plugin '{question.plugin}' run '{question.tool}' for it?"
+    if question.asks_model:
+        asked = f"May plugin '{question.plugin}' ask your model, at your cost? It gets the answer."
     lines = [asked, f"With: {question.given}", f"It may: {may}."]
     if question.callers:
         lines.append(f"Called by: {' > '.join(question.callers)}")

@@ -21,9 +21,12 @@ from mcp_types import methods
 from mcp_types.version import LATEST_MODERN_VERSION
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from anyplug.call import trace_context
 from anyplug.call.consent import Attachment
+from anyplug.frontends.mcp import tasks
 from anyplug.frontends.mcp.handlers import Request
 from anyplug.frontends.mcp.listing import BadCursor
+from anyplug.frontends.mcp.passed_on_requests import plugins_caller
 from anyplug.frontends.mcp.result_content import Wire, encoded
 from anyplug.frontends.mcp.sdk_server import Context, SdkServer, bad_cursor, can_show_forms, elicitation, named
 
@@ -39,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 class _Meta(Struct, forbid_unknown_fields=True):
     token: str | int | UnsetType = field(default=UNSET, name="progressToken")
+    traceparent: str = ""
+    tracestate: str = ""
 
 
 class _Envelope(Struct, forbid_unknown_fields=True):
@@ -46,6 +51,8 @@ class _Envelope(Struct, forbid_unknown_fields=True):
     capabilities: Raw = field(name=types.CLIENT_CAPABILITIES_META_KEY)
     info: Raw = field(default=Raw(b"null"), name=types.CLIENT_INFO_META_KEY)
     token: str | int | UnsetType = field(default=UNSET, name="progressToken")
+    traceparent: str = ""
+    tracestate: str = ""
 
 
 class _CallParams(Struct, forbid_unknown_fields=True):
@@ -121,6 +128,7 @@ class FastPath:
         self._is_begun = False  # a first request has settled the era
         self._session: ServerSession | None = None  # of the older era
         self._can_ask = False
+        self._has_tasks = False  # in the protocol's version
         self._in_flight: dict[str | int, _InFlight] = {}
         self._envelopes: dict[tuple[bytes, bytes], bool] = {}  # valid ones, and whether such a client can ask
         self._stamp = reception.server.server_info_stamp
@@ -168,6 +176,7 @@ class FastPath:
     def _open(self, ctx: Context) -> None:
         """Serve a client of the older era, now that it is ready."""
         self._session, self._can_ask = ctx.session, can_show_forms(ctx.session.client_capabilities)
+        self._has_tasks = ctx.protocol_version == tasks.VERSION
         self._decode = _OLDER.decode
 
     def _can_this_ask(self, meta: _Envelope) -> bool | None:
@@ -219,7 +228,8 @@ class FastPath:
                 case _Ping():
                     return {"result": {}}
                 case _List():
-                    return {"result": _older(self._desk.offering.page_of_tools(plain.params.cursor))}
+                    page = self._desk.offering.page_of_tools(plain.params.cursor, has_tasks=self._has_tasks)
+                    return {"result": _older(page)}
                 case _ModernList():
                     return {"result": self._newer(self._desk.offering.page_of_tools(plain.params.cursor))}
                 case _Call():
@@ -243,7 +253,9 @@ class FastPath:
             attachment=self._attachment,
             can_ask=self._can_ask,
             elicit=elicitation(self._session, None),  # a stream has one channel for all requests
+            caller=plugins_caller(self._session, None),
             progress=self._progress(plain.params.meta.token, in_flight),
+            trace=_trace(plain.params.meta),
         )
 
     def _modern_request(self, plain: _ModernCall, in_flight: _InFlight) -> Request:
@@ -252,6 +264,7 @@ class FastPath:
             is_modern=True,
             can_ask=bool(self._can_this_ask(plain.params.meta)),
             progress=self._progress(plain.params.meta.token, in_flight),
+            trace=_trace(plain.params.meta),
         )
 
     def _progress(self, token: str | int | UnsetType, in_flight: _InFlight) -> Any:
@@ -271,6 +284,12 @@ class FastPath:
     def _newer(self, result: Wire) -> Wire:
         """Add the server's identity to a result, as the newer era requires."""
         return {**result, "_meta": {**result.get("_meta", {}), types.SERVER_INFO_META_KEY: self._stamp}}
+
+
+def _trace(meta: _Meta | _Envelope) -> dict[str, str]:
+    if not meta.traceparent:
+        return {}
+    return trace_context.read({"traceparent": meta.traceparent, "tracestate": meta.tracestate})
 
 
 def _older(result: Wire) -> Wire:

@@ -34,7 +34,9 @@ def make_server(host: Host, view: View, *, attachment_of: AttachmentOf | None = 
 
 def initialization(server: Server[Any]) -> InitializationOptions:
     """Return what a client of the older era is told when it connects."""
-    return server.create_initialization_options(NotificationOptions(prompts_changed=True, tools_changed=True))
+    return server.create_initialization_options(
+        NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    )
 
 
 async def serve_stream(
@@ -50,7 +52,7 @@ async def serve_stream(
 
     It is one attachment; calls still running at its end are cancelled. `is_fast=False` leaves everything to the SDK.
     """
-    attachment = attachment or Attachment("mcp", shows_panels=False)
+    attachment = attachment or Attachment("mcp", shows_panels=False, is_model=True)
     attachment.view = view
     reception = SdkServer(Handlers(host, view), lambda _: attachment)
     reading = anyio.CancelScope()

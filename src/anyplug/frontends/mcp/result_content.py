@@ -1,6 +1,7 @@
 """Results and outcomes as MCP messages. Plain dicts with the protocol's own keys; imports no SDK."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +25,9 @@ def tool_result(result: Result, output_schema: dict[str, Any] | None, *, is_mode
     error = _told(result.error) if result.error is not None else None
     structured, is_error = result.structured, result.is_error
     content += [{"type": "text", "text": f"[anyplug] {remark}"} for remark in result.remarks]
-    if output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
+    if output_schema is not None and structured is None and "kept" in result.metadata:
+        is_error = True  # clients reject an answer without the structured form, unless it is an error
+    elif output_schema is not None and not is_error and (broken := schema.violations(output_schema, structured)):
         # Clients reject the whole answer if it violates the declared schema, unless it is an error.
         why = f"the result violates the tool's own schema: {'; '.join(broken[:MOST_BROKEN])}"
         error, is_error = Failure("bad_output", why, "the tool's output is above, unchanged"), True
@@ -55,20 +58,38 @@ def text_result(text: str, structured: Wire | None = None) -> Wire:
     }
 
 
-def refusal(error: Failure) -> Wire:
+def refusal(error: Failure, metadata: Wire | None = None) -> Wire:
     """Build the answer for a call that did not reach a host."""
-    return tool_result(Result(content=(Text(error.message),), is_error=True, error=error), None, is_modern=False)
+    result = Result(content=(Text(error.message),), is_error=True, error=error, metadata=metadata or {})
+    return tool_result(result, None, is_modern=False)
 
 
 def prompt_result(outcome: CommandOutcome) -> Wire:
     """Convert a slash command's outcome: text to send is the user's, text to show is not."""
+    about = outcome.description or f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}"
+    if outcome.messages:
+        messages = [{"role": one.role, "content": _block(one.content)} for one in outcome.messages]
+        return {"description": about, "messages": messages, "resultType": "complete"}
     said = for_models(outcome.text) or f"{outcome.command} ran and returned nothing."
     role = "user" if outcome.action in {"prompt", "insert"} else "assistant"
     return {
-        "description": f"{outcome.command} of plugin {outcome.plugin}: {outcome.action}",
+        "description": about,
         "messages": [{"role": role, "content": {"type": "text", "text": said}}],
         "resultType": "complete",
     }
+
+
+def resource_result(result: Result, uri: str, named: Callable[[str], str]) -> Wire:
+    """Convert what a resource holds; `named` says under which URI the client gets a content."""
+    contents = []
+    for block in result.content:
+        if isinstance(block, Resource):
+            kind = {"mimeType": for_models(block.mime_type)} if block.mime_type else {}
+            contents.append(
+                {"uri": named(block.uri), **kind, **({"blob": block.data} if block.data else {"text": block.text})}
+            )
+    contents += [{"uri": uri, "mimeType": "text/plain", "text": f"[anyplug] {remark}"} for remark in result.remarks]
+    return {"contents": contents, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def failure_data(error: Failure) -> Wire:
