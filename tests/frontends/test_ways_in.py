@@ -1,5 +1,6 @@
 """The same behaviours over every way in: what a caller gets depends on the plugin, and not on how they came."""
 
+import json
 import os
 
 import pytest
@@ -113,8 +114,15 @@ def test_any_text_comes_through_unchanged(way):
     assert called(way, "echo", {"text": ODD}).content == [{"type": "text", "text": ODD}]
 
 
-def test_a_large_result_comes_whole(way):
-    assert called(way, "big", {"size": 900_000}).text == "x" * 900_000
+def test_a_large_result_comes_whole_and_to_models_bit_by_bit(way):
+    text = called(way, "big", {"size": 900_000}).text
+    if not isinstance(way, ways.Agent):
+        assert text == "x" * 900_000
+        return
+    shown, _, note = text.partition("\n")
+    assert shown == "x" * 50_000
+    kept = json.loads(note[note.index("{") :])["id"]
+    assert "x" * 10 in called(way, "builtin.read_result", {"id": kept, "offset": 899_990}).text
 
 
 def test_too_large_a_result_says_so(way):

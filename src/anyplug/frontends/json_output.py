@@ -65,13 +65,15 @@ def entry_shape(entry: Entry, health: str = "idle") -> dict[str, Any]:
 
 def tool_shape(tool: Tool, entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
     """Return a tool as `tools` shows it."""
+    from anyplug.catalog.tool_descriptions import object_schema  # only listing tools needs it
+
     return {
         "name": tool.name,
         "model_name": snapshot.model_names.get(tool.name, ""),  # none if another tool has the name
         "plugin": tool.plugin,
         "format": entry.format,
         "description": tool.description,
-        "input_schema": tool.input_schema,
+        "input_schema": object_schema(tool.input_schema),  # as agents see it
         "tier": entry.plugin.tier,
     }
 
@@ -185,8 +187,9 @@ def show_shape(
     process: dict[str, Any] | None = None,
     held_by: "Protection | None" = None,
     approval: "Approval | None" = None,
+    cold: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return everything about one plugin."""
+    """Return everything about one plugin. `cold` tells why each program is started with each call, if it is."""
     plugin = entry.plugin
     from anyplug.secrets import env_vars  # its patterns take milliseconds to compile, and only `show` needs them
 
@@ -206,6 +209,10 @@ def show_shape(
         ).withheld,
         "digest": digest,
         "process": process,
+        "programs": [
+            {"program": name, "started": "with each call" if why else "ahead of calls", "reason": why or None}
+            for name, why in (cold or {}).items()
+        ],
         "registrations": registration_shapes(entry) if plugin.stays_up else [],
         **({"servers": [server_shape(endpoint) for endpoint in plugin.endpoints]} if plugin.endpoints else {}),
     }
@@ -213,7 +220,14 @@ def show_shape(
 
 def job_shape(job: "Job") -> dict[str, Any]:
     """Return a job."""
-    return {"id": job.id, "tool": job.tool, "state": job.state, "started": job.started, "result": job.result}
+    return {
+        "id": job.id,
+        "tool": job.tool,
+        "state": job.state,
+        "started": job.started,
+        "progress": job.progress or None,
+        "result": job.result,
+    }
 
 
 def audit_shape(item: "Numbered") -> dict[str, Any]:

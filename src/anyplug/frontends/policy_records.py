@@ -6,14 +6,16 @@ not run these tools, and an agent calls many.
 
 import os
 import time
+from typing import TYPE_CHECKING
 
-from anyplug.audit import audit_log
-from anyplug.audit.audit_log import Audit, Record
 from anyplug.home.database import Store
 from anyplug.home.settings import Home, Settings
 from anyplug.model.errors import StoreError
 from anyplug.model.untrusted_text import for_people
 from anyplug.policy.eval_requests import Decided, RecordDecision
+
+if TYPE_CHECKING:
+    from anyplug.audit.audit_log import Audit
 
 UNGUESSABLE = 8  # bytes of a record's id
 LONGEST_PATH = 1_000  # characters
@@ -29,18 +31,22 @@ LONGEST_REASON = 2_000  # characters: a policy writes it, and may quote the agen
 def recorder(home: Home, settings: Settings) -> RecordDecision:
     """Return a function that records decisions in the home's audit. The database is open only while one is written."""
     store = Store(home.store)
-    trail = Audit(store, home.second_head(settings))
+    trail: Audit | None = None
 
     def record(made: Decided) -> str:
+        nonlocal trail
         if made.verb == "allow" and not settings.audit.agent_calls:
             return ""
+        from anyplug.audit import audit_log  # most events are not recorded, and it takes 7 ms to import
+
+        trail = trail or audit_log.Audit(store, home.second_head(settings))
         verdict, outcome = ENDS.get(made.verb, ("denied", "denied"))
         at = time.time_ns() // 1000
         try:
             arguments = audit_log.digest_of(made.arguments)
         except (TypeError, ValueError, RecursionError):
             arguments = ""
-        entry = Record(
+        entry = audit_log.Record(
             call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
             at=at / 1_000_000,
             attachment=for_people(f"{made.harness}:{made.session}"[:LONGEST]),

@@ -116,3 +116,16 @@ def test_a_server_cannot_send_us_where_the_plugin_may_not_go(recorder, other, tr
     command_line.ok("approve", "remote", "--yes", "--grant", f"network:127.0.0.1:{recorder.server_port}")
     command_line.run("show", "remote")
     assert (bool(recorder.seen), other.seen) == (True, [])
+
+
+@pytest.mark.parametrize(
+    "address", ["http://a/\nb is approved", "http://[::", "http://a:port/", "http://\u2488.a\u00ad/"]
+)
+def test_an_address_that_is_none_stops_only_its_own_plugin(address):
+    plugin_folders.write("plugins/far/mcp.json", json.dumps({"mcpServers": {"far": {"url": address}}}))
+    plugin_folders.cyclop("plugins", "near")
+    said = command_line.run("approve", "--all", "--yes", "--always").err
+    said += command_line.ok("tools").err
+    assert "Traceback" not in said
+    assert "failed while" not in said
+    assert not any(line.startswith("b is approved") for line in said.splitlines())

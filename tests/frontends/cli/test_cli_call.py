@@ -282,7 +282,7 @@ def test_every_exit_code(echo):
     assert command_line.run("call", "kit.act").code == 3
     assert command_line.run("call", "kit.act", "--yes").code == 1
     assert command_line.run("call", "kit.act", "--yes", "--args", '{"odd": 1}').code == 2
-    outcomes = [record["outcome"] for record in command_line.ok("audit", "--json").json]
+    outcomes = [record["outcome"] for record in command_line.ok("audit", "--kind", "call", "--json").json]
     assert outcomes == [
         "not_found", "not_approved", "done", "disabled", "denied", "config_missing", "invalid_arguments",
     ]  # fmt: skip
@@ -304,6 +304,9 @@ def test_an_unknown_tool_offers_near_ones_and_names_broken_plugins():
     plugin_folders.cyclop("plugins", "hello")
     plugin_folders.write("plugins/half/plugin.json", "{")
     assert "hint: did you mean hello?" in command_line.fails(4, "call", "helo").err
+    one = plugin_folders.cyclop("more", "hello")
+    assert "hint: did you mean hello?\n" in command_line.fails(4, "-e", one, "call", "hell").err
+    assert "to read a file, write `--args - < 'a b'`" in command_line.fails(2, "call", "hello", "--args", "@a b").err
     done = command_line.fails(4, "call", "something-else")
     assert "no tool is named 'something-else': these plugins could not be loaded: half" in done.err
     assert "hint: if it is from 'half': `python3 -m json.tool " in done.err
@@ -349,3 +352,15 @@ def test_a_missing_value_is_named_before_anything_runs():
     assert "needs the configuration value 'key'" in done.err
     assert "anyplug --plugin here/kit config kit key`" in done.err
     assert not os.path.exists("ran")
+
+
+@pytest.mark.claim("text-people")
+def test_the_name_of_a_file_is_one_line_whatever_is_in_it():
+    script = "#!/bin/sh\nmkdir -p /tmp/kit\nprintf x > '/tmp/kit/a\nb'\necho '{}'\n"
+    plugin_folders.stavrobot("here", "kit", script)
+    for done in (
+        command_line.at_terminal("-e", "here/kit", "call", "kit.act").seen,
+        command_line.ok("-e", "here/kit", "call", "kit.act").out,
+    ):
+        assert [line for line in done.splitlines() if line.endswith("/a\\nb")], done
+        assert "b" not in done.splitlines()

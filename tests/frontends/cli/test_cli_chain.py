@@ -125,7 +125,7 @@ def test_a_person_is_asked_once_for_a_run():
 def test_what_is_no_chain_is_a_usage_error_and_nothing_runs(echo, text, message):
     path = plugin_folders.write("here/chain.json", text)
     assert message in command_line.fails(2, *echo, "chain", path).err
-    assert command_line.ok("audit", "--json").json == []
+    assert command_line.ok("audit", "--kind", "call", "--json").json == []
 
 
 def test_a_file_that_cannot_be_read_is_a_usage_error(echo):

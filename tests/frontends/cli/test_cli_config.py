@@ -235,3 +235,11 @@ def test_a_tool_finds_values_and_defaults_beside_it(kit):
     given = command_line.ok("call", "kit.act", "--json").json["structured"]
     assert given == {"city": "Paris", "api_key": "•••", "size": 3, "loud": False}
     assert values(kit)["api_key"] == "abcdefgh"
+
+
+def test_a_name_in_a_hint_is_quoted_for_the_shell():
+    plugin_folders.stavrobot("plugins", "kit", "#!/bin/sh\necho 1", config={"$(id); x": {"required": True}})
+    quoted = "`anyplug config kit '$(id); x'`"
+    assert quoted in command_line.ok("approve", "kit", "--yes", "--always").err
+    assert quoted in command_line.ok("config", "kit").err
+    assert quoted in command_line.run("call", "kit.act", "text=a", "--yes").err

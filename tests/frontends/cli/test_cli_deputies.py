@@ -37,7 +37,7 @@ def test_a_nested_call_names_its_callers_at_approval_in_the_audit_and_in_what_is
     command_line.ok("approve", "writer", "--yes", "--always")
     assert "nobody can confirm it" in command_line.run("call", "relay", "--yes").err
     assert "called by: cli-" in command_line.ok("audit").out
-    nested, outer = command_line.ok("audit", "--json").json
+    nested, outer = command_line.ok("audit", "--kind", "call", "--json").json
     assert nested["callers"] == [outer["attachment"], "deputy/relay"]
     learned = command_line.run("learn", "relay", "--yes", "--json").json
     assert ("tools:call:write_it" in learned["add"], "tools:call" in learned["remove"]) == (True, True)

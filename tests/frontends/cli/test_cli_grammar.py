@@ -46,6 +46,20 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
         (["list", "--bogus"], "unrecognized arguments: --bogus", "anyplug list --help"),
         (["list", "extra"], "unrecognized arguments: extra", "anyplug list --help"),
         (["list", "--plugin", "x"], "unrecognized arguments: --plugin x", "--plugin goes before the command"),
+        (["list", "--jsn"], "unrecognized arguments: --jsn", "did you mean --json? anyplug list --help"),
+        (["new", "x", "--format", "zt"], "invalid choice: 'zt'", "did you mean zot? anyplug new --help"),
+        (["audit", "summry"], "invalid choice: 'summry'", "did you mean summary? anyplug audit --help"),
+        (
+            ["secret", "set", "x", "Y"],
+            "unrecognized arguments: Y",
+            "anyplug secret --help shows how to use it: anyplug secret PLUGIN [VARIABLE]",
+        ),
+        (["connect", "claude", "--http"], "unrecognized arguments: --http", "anyplug connect --help shows how"),
+        (["policy"], "arguments are required: ACTION", "ACTION is one of init, validate, inspect, "),
+        (["export", "x"], "arguments are required: --to", "KIND is one of mcpb, agent-plugin, "),
+        (["audit", "export", "--csv"], "unrecognized arguments: --csv", "did you mean --format csv? "),
+        (["audit", "--summary"], "unrecognized arguments: --summary", "did you mean summary? "),
+        (["show"], "arguments are required", "anyplug show --help shows how to use it: anyplug show PLUGIN"),
         (["list", "--quiet"], "unrecognized arguments: --quiet", "--quiet goes before the command"),
         (["list", "--home=x"], "unrecognized arguments: --home=x", "--home goes before the command"),
         (["list", "--state", "odd"], "invalid choice: 'odd'", "anyplug list --help"),
@@ -53,7 +67,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
         (["--plugin", "", "list"], "it is empty", "anyplug --help"),
         (["--home", "", "list"], "it is empty", "anyplug --help"),
         (["call"], "the following arguments are required: TOOL\n", "anyplug call --help"),
-        (["approve"], "the following arguments are required: PLUGIN\n", "anyplug approve --help"),
+        (["deny"], "the following arguments are required: PLUGIN\n", "anyplug deny --help"),
         (["grant", "x"], "the following arguments are required: P\n", "anyplug grant --help"),
         (["logs", "x", "-n", "many"], "invalid int value: 'many'", "anyplug logs --help"),
         (
@@ -71,7 +85,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
         (["ext", "info", "x"], "there is no command 'ext'\n", "leave out zot's ext: anyplug COMMAND"),
         (["ext"], "there is no command 'ext'\n", "leave out zot's ext: anyplug COMMAND"),
         (["help", "lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug list --help: List plugins"),
-        (["list", "--js"], "unrecognized arguments: --js", "anyplug list --help"),
+        (["list", "--js"], "unrecognized arguments: --js", "did you mean --json? anyplug list --help"),
     ],
 )
 def test_what_is_not_understood_is_a_usage_error_that_says_why(words, message, hint, capsys):
@@ -263,7 +277,7 @@ def test_errors_with_json_are_one_object_on_stdout():
 
 def test_every_command_stands_in_exactly_one_group():
     named = [name for group in GROUPS.values() for name in group]
-    assert list(GROUPS) == ["Use", "Install", "Trust", "Agents", "Policies", "Authors", "Operate"]
+    assert list(GROUPS) == ["Use", "Install", "Trust", "Agents", "Policies", "Authors", "Fleet", "Operate"]
     assert sorted(named) == sorted(COMMANDS)
     shown = command_line.ok("--help").out
     assert [shown.index(f"\n{title}:\n") for title in GROUPS] == sorted(
@@ -287,7 +301,7 @@ def test_every_command_has_a_short_purpose_and_an_example_that_is_understood():
 
 def test_help_shows_the_options_that_people_reach_for_first():
     shown = command_line.ok("approve", "--help").out
-    assert shown.startswith("usage: anyplug approve PLUGIN [OPTIONS]\n\nReview what a plugin asks for")
+    assert shown.startswith("usage: anyplug approve [PLUGIN] [OPTIONS]\n\nReview what a plugin asks for")
     at = [
         shown.index(part) for part in ("\narguments:", "\noptions:", "--yes", "--json", "\nmore options:", "--follow")
     ]
@@ -302,8 +316,8 @@ def test_commands_have_the_names_that_people_know(alias, name):
 
 
 def test_meaning_comes_before_spelling():
-    words = "run-tool add delete info search allow permit trust reject start kill upgrade init create validate test"
-    meant = "call install remove show tools approve grant approve deny serve stop update new new check check"
+    words = "run-tool add delete info find allow permit trust reject start kill upgrade init create validate lint"
+    meant = "call install remove show search approve grant approve deny serve stop update new new check check"
     assert [suggestion(word) for word in words.split()] == meant.split()
     assert [suggestion(word) for word in ("history", "env", "settings")] == ["audit", "secret", "config"]
     assert [suggestion(word) for word in ("Run_Tool", "aprove", "lsit", "unistall")] == [
@@ -341,3 +355,14 @@ def test_parser_errors_are_json_where_that_was_asked_for(words, message):
 
 def test_a_word_behind_two_dashes_asks_for_no_json():
     assert "unrecognized arguments" in command_line.fails(2, "list", "--bogus", "--", "--json").err
+
+
+def test_a_home_that_cannot_be_used_is_named_with_what_to_check():
+    for words in (["install", "."], ["connect", "claude", "--yes"], ["new", "x", "--into", "/sys/anyplug"]):
+        done = command_line.fails(1, "--home", "/sys/anyplug", *words)
+        assert "/sys/anyplug" in done.err
+        assert "permissions" in done.err
+    plugin_folders.write("here/file", "")
+    done = command_line.fails(1, "--home", "here/file", "list")
+    assert "is not a folder, but a file is there" in done.err
+    assert "--home" in done.err

@@ -1,8 +1,10 @@
 """`install`, `update` and `remove`, as a person types them. What they do with folders: tests/test_install.py."""
 
+import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -14,6 +16,8 @@ import command_line
 import plugin_folders
 import processes
 import zot_folders
+from anyplug.catalog.catalog import Catalog
+from anyplug.home.settings import find_home
 
 INSTALLED = {
     "name", "format", "version", "description", "path", "state", "health", "tier", "tools", "commands", "shadowed_by",
@@ -95,8 +99,15 @@ def test_a_folder_without_its_manifest_is_broken_and_can_be_removed_or_updated(s
     plugin_folders.stavrobot("data/tools", "own", ONE)
     os.makedirs("data/tools/notes")
     command_line.ok("approve", "own", "--yes")
-    os.remove("data/tools/own/manifest.json")
-    assert [(entry["name"], entry["state"]) for entry in command_line.ok("list", "--json").json] == [("own", "broken")]
+    own = os.path.abspath("data/tools/own")
+    os.rename("data/tools/own/manifest.json", "data/tools/own/manifst.json")
+    (entry,) = command_line.ok("list", "--json").json
+    assert entry["problems"][0]["hint"] == f"`mv {own}/manifst.json {own}/manifest.json`"
+    os.remove("data/tools/own/manifst.json")
+    (entry,) = command_line.ok("list", "--json").json
+    assert (entry["name"], entry["state"]) == ("own", "broken")
+    # Only what was installed has its source elsewhere: no hint deletes what the person wrote.
+    assert entry["problems"][0]["hint"] == f"restore its manifest; `anyplug revoke {own}` takes it off the list"
     command_line.ok("remove", os.path.abspath("data/tools/own"), "--yes")
     assert os.listdir("data/tools") == ["notes"]
 
@@ -144,11 +155,28 @@ def test_a_repository_is_installed_and_its_commit_named(source):
     assert command_line.ok("update", "kit").out == f"kit is up to date, at {head[:12]}\n"
 
 
+def test_a_short_name_says_that_it_is_no_folder(monkeypatch):
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")  # nothing is fetched
+    plugin_folders.cyclop("here", "kit")
+    assert "/here/kit" not in command_line.ok("install", "here/kit").err
+    done = command_line.fails(1, "install", "heer/kit")
+    said = "there is no folder 'heer/kit' here, so it is fetched from https://github.com/heer/kit; did you mean "
+    assert f"{said}{os.path.abspath('here/kit')}?\n" in done.err
+    assert "there is no folder 'a/b' here" in command_line.fails(1, "install", "a/b@v1").err.replace("a/b@v1", "a/b")
+    assert "no folder" not in command_line.fails(1, "install", "https://github.com/a/b").err
+
+
 def test_what_cannot_be_installed_is_an_error_with_a_hint_and_leaves_nothing(tmp_path):
     done = command_line.fails(1, "install", "nowhere")
     assert "the folder 'nowhere' does not exist" in done.err
+    plugin_folders.write("here/notes.txt", "text")
+    assert "'here/notes.txt' is a file, but not an archive" in command_line.fails(1, "install", "here/notes.txt").err
+    assert f"did you mean {os.path.abspath('here')}?" in command_line.fails(1, "install", "./her").err
     assert "https://" in done.err
     done = command_line.run("install", "nowhere", "--json")
+    plugin_folders.write("here/kit/plugin.json", "{,}")
+    cure = f"`python3 -m json.tool {os.path.abspath('here/kit/plugin.json')}` shows where"
+    assert cure in command_line.fails(1, "install", "here/kit").err
     assert (done.code, done.json["error"]["code"]) == (1, "install_failed")
     assert "the folder 'ext::" in command_line.fails(1, "install", "ext::touch ran").err
     assert "is not a ref" in command_line.fails(1, "install", f"file://{tmp_path}", "--ref=-x").err
@@ -184,6 +212,33 @@ def test_an_update_asks_again_and_keeps_configuration_and_state(source):
 
 
 @pytest.mark.requirement("STV-08")
+def git(folder, *words):
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", folder, *author, *words], check=True, capture_output=True)
+
+
+def test_an_update_goes_back_to_an_older_version_and_stays_there(source):
+    change(source, ONE, config={"api_key": {"description": "The key."}})
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "one"], ["tag", "v1"]):
+        git(source, *words)
+    change(source, config={"api_key": {"description": "The key."}})
+    git(source, "commit", "-q", "-a", "-m", "two")
+    command_line.ok("install", f"file://{source}", "--yes")
+    command_line.ok("config", "kit", "api_key=mine")
+    assert "two" in command_line.ok("call", "kit.act", "text=x", "--yes").out
+    assert "needs one plugin" in command_line.fails(2, "update", "--all", "--ref", "v1").err
+    assert "no-such" in command_line.fails(1, "update", "kit", "--ref", "no-such", "--yes").err
+    command_line.ok("update", "kit", "--ref", "v1", "--yes")
+    assert "one" in command_line.ok("call", "kit.act", "text=x", "--yes").out
+    assert "mine" in command_line.read(f"{command_line.home()}/plugins/kit/config.json")
+    assert "is up to date" in command_line.ok("update", "kit", "--yes").out
+    command_line.ok("update", "kit", "--ref", "", "--yes")
+    assert "two" in command_line.ok("call", "kit.act", "text=x", "--yes").out
+    assert "update" in command_line.fails(2, "rollback", "kit").err
+    said = command_line.ok("remove", "kit", "--yes").err
+    assert "plugins/kit/config.json, with the values that you set" in said
+
+
 def test_an_update_shows_the_instructions_of_the_new_version(source):
     command_line.ok("install", source)
     change(source, instructions="Get a *new* key:\n  1. Ask for it.")
@@ -327,6 +382,14 @@ def test_a_plugin_of_the_project_cannot_be_updated():
     assert "was not installed by anyplug" in command_line.fails(1, "update", "hello").err
 
 
+def test_who_refused_first_and_installs_again_is_told_how_to_approve(source):
+    refused = command_line.at_terminal("install", source, answers=[("Approve it?", "n")])
+    assert (refused.code, "`anyplug approve kit` asks again" in refused.seen) == (3, True)
+    assert "hint: it waits for `anyplug approve kit`" in command_line.fails(1, "install", source).err
+    command_line.ok("approve", "kit", "--yes")
+    assert "hint: run `anyplug update kit`" in command_line.fails(1, "install", source).err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_set_up_leaves_nothing_installed(source, number):
     set_up_by(source, "#!/bin/sh\nexec sleep 60\n")
@@ -335,6 +398,7 @@ def test_an_interrupted_set_up_leaves_nothing_installed(source, number):
     process.send_signal(number)
     done = command_line.finish(process)
     assert done.code == 128 + number
+    assert "kit was not installed, because it was interrupted" in done.err
     assert in_plugins() == []
     assert not command_line.waits()
 
@@ -464,7 +528,7 @@ def test_what_a_killed_update_that_was_done_left_is_taken_away(source, other):
     command_line.ok("update", "kit", "--yes")
     with contextlib.closing(sqlite3.connect(os.path.join(command_line.home(), "anyplug.db"))) as store:
         ((path, text),) = store.execute("SELECT path, record FROM installs WHERE path LIKE '%/kit'").fetchall()
-    plugin_folders.write(f"{left}/.swap.json", json.dumps({"path": path, "at": json.loads(text)["at"]}))
+    plugin_folders.write(f"{left}/.swap.json", json.dumps({"path": path, "about": base64.b64encode(text).decode()}))
     plugin_folders.write(f"{left}/.before/act/manifest.json", "{}")  # half of it is gone already
     done = command_line.ok("remove", "other", "--yes")
     assert "cut short" not in done.err
@@ -493,3 +557,56 @@ def test_who_removes_a_required_guard_is_told_what_that_means(settings):
         "every call is now refused, because hello is a required guard"
         in command_line.ok("remove", "hello", "--yes").err
     )
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Give the sources of three installed plugins: `kit`, `new` and `gone`; the last one is deleted since."""
+    sources = {name: plugin_folders.stavrobot(tmp_path / "sources", name, ONE) for name in ("kit", "new", "gone")}
+    for path in sources.values():
+        command_line.ok("install", path, "--yes", "--always")
+    shutil.rmtree(sources.pop("gone"))
+    plugin_folders.stavrobot(os.path.dirname(sources["new"]), "new", TWO)
+    return sources
+
+
+def test_all_plugins_are_updated_and_one_that_cannot_be_does_not_stop_the_others(three):
+    done = command_line.run("update", "--all", "--yes")
+    assert done.code == 1
+    assert "3 plugins: 1 updated, 1 up to date, 1 not updated" in done.out
+    assert "Changed since it was approved: act/run changed" in done.err
+    assert "gone: the folder it was installed from no longer exists" in done.err
+    assert "kit is up to date" in done.out
+    assert command_line.ok("call", "new.act").out == "two\n"
+    assert command_line.ok("call", "gone.act").out == "one\n"
+    again = command_line.run("update", "--all", "--yes", "--json").json
+    assert [(one["name"], one.get("updated")) for one in again] == [("gone", None), ("kit", False), ("new", False)]
+    assert set(again[1]) == UPDATED
+    assert again[0]["error"]["code"] == "install_failed"
+
+
+def test_what_one_plugin_was_approved_with_is_not_given_to_the_next(three):
+    folder = os.path.dirname(three["kit"])
+    command_line.ok("install", plugin_folders.stavrobot(folder, "zzz", ONE), "--yes")
+    for name in ("kit", "zzz"):
+        plugin_folders.stavrobot(folder, name, TWO)
+    command_line.run("update", "--all", "--yes")
+    catalog = Catalog(find_home())
+    try:
+        given = {one.plugin.name: one.standing.always for one in catalog.load().entries}
+    finally:
+        catalog.close()
+    assert (given["kit"], given["zzz"]) == (True, False)
+
+
+def test_an_update_of_nothing_in_particular_changes_nothing():
+    assert "so there is nothing to update" in command_line.ok("update").out
+    plugin_folders.cyclop("sources", "kit")
+    command_line.ok("install", "sources/kit", "--yes")
+    assert command_line.ok("update").out == "1 plugin up to date\n"
+
+
+def test_an_update_that_waits_for_approval_shows_what_changed(source):
+    command_line.ok("install", source, "--yes", "--always")
+    change(source)
+    assert "Changed since it was approved:\n  act/run changed" in command_line.ok("update", "kit").out

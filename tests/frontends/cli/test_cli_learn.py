@@ -1,6 +1,7 @@
 """`learn`: a call of a real plugin, watched, and the permissions that it needed."""
 
 import os
+import shlex
 import socket
 
 import pytest
@@ -68,7 +69,7 @@ def test_with_nobody_to_ask_nothing_runs():
     reader()
     done = command_line.fails(3, "learn", "reader")
     assert "this is not a terminal" in done.err
-    assert [record["tool"] for record in command_line.ok("audit", "--json").json] == []
+    assert [record["tool"] for record in command_line.ok("audit", "--kind", "call", "--json").json] == []
 
 
 def test_what_was_missing_is_proposed_as_commands_that_make_the_call_succeed():
@@ -119,7 +120,7 @@ print(json.dumps({"result": "done"}))
     assert {"shell:exec:git", "filesystem:read:~/notes.txt", "filesystem:write:."} <= set(opened["add"])
     assert os.path.exists("made-by-it"), "it really happened"
     assert command_line.run("call", "busy", "--json").code == 1
-    assert command_line.ok("audit", "--json").json[1]["attachment"].startswith("learn-open-")
+    assert command_line.ok("audit", "--kind", "call", "--json").json[1]["attachment"].startswith("learn-open-")
 
 
 @pytest.mark.parametrize("granted", [True, False])
@@ -223,7 +224,10 @@ def test_a_workbench_plugin_is_watched_too():
 def test_a_folder_that_was_named_gets_the_approval_that_it_would_need():
     folder = plugin_folders.cyclop("here", "reader", READS, permissions=["filesystem:read", "network"])
     done = command_line.run("-e", folder, "learn", "reader", "--yes", "--json")
-    assert done.json["commands"] == ["anyplug approve reader --grant 'filesystem:read:~/notes.txt'"]
+    [command] = done.json["commands"]
+    assert command == f"anyplug install {os.path.realpath(folder)} --grant 'filesystem:read:~/notes.txt'"
+    command_line.ok(*shlex.split(command)[1:], "--yes")
+    assert command_line.ok("call", "reader", "--yes").out == "mine\n"
 
 
 def test_what_nobody_approved_is_not_run_and_an_unknown_tool_is_not_found():

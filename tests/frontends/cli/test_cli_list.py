@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 import command_line
 import plugin_folders
+from anyplug.runtime.processes.toolchain import find_node
 
 LIST = {
     "name", "format", "version", "description", "path", "state", "health", "tier", "tools", "commands", "shadowed_by",
@@ -16,7 +18,7 @@ LIST = {
 }  # fmt: skip
 SHOW = LIST | {
     "permissions", "approval", "confinement", "config", "instructions", "environment_withheld", "digest", "process",
-    "registrations",
+    "programs", "registrations",
 }  # fmt: skip
 TOOL = {"name", "model_name", "plugin", "format", "description", "input_schema", "tier"}
 
@@ -40,6 +42,37 @@ def test_list_has_exactly_the_promised_shape():
         "shadowed_by": None,
         "problems": [],
     }
+
+
+HIDDEN = "module.exports = require('./' + 'main.js');\n"  # nobody can tell from the text what it exports
+REGISTERS = "exports.register = (api) => api.registerTool({ name: 'odd.act', inputSchema: {}, run: () => 'done' });\n"
+
+
+def test_a_folder_that_may_be_a_plugin_is_only_listed_with_all():
+    plugin_folders.workbench("plugins", "odd", index=HIDDEN, files={"main.js": REGISTERS})
+    plugin_folders.workbench("plugins", "bare", index=HIDDEN, package=None)
+    assert command_line.ok("list", "--json").json == []
+    (entry,) = command_line.ok("list", "--all", "--json").json
+    assert (entry["name"], entry["format"], entry["state"], entry["tools"]) == ("odd", "workbench", "new", [])
+    (problem,) = entry["problems"]
+    assert "may be no plugin: it has index.js and package.json, as Node packages have" in problem["message"]
+    assert f"anyplug approve {os.path.abspath('plugins/odd')}" in problem["hint"]
+    assert problem["message"] in command_line.ok("list", "--all").out.replace("\n  ", " ")
+    command_line.fails(4, "approve", "odd", "--yes")
+    assert "its index.js is not that of a Workbench" in command_line.fails(4, "approve", "./plugins/bare", "--yes").err
+
+
+@pytest.mark.skipif(find_node() is None, reason="there is no Node")
+def test_a_folder_that_was_approved_by_path_is_a_plugin():
+    folder = plugin_folders.workbench("plugins", "odd", index=HIDDEN, files={"main.js": REGISTERS})
+    command_line.ok("approve", "./plugins/odd", "--yes")
+    (entry,) = command_line.ok("list", "--json").json
+    assert (entry["name"], entry["state"], entry["tools"], entry["problems"]) == ("odd", "approved", ["odd.act"], [])
+    assert command_line.ok("call", "odd.act", "--yes").out == "done\n"
+    plugin_folders.write(f"{folder}/main.js", REGISTERS.replace("done", "other"))
+    assert command_line.ok("list", "--json").json[0]["state"] == "changed"
+    command_line.ok("revoke", "odd")
+    assert command_line.ok("list", "--json").json == []
 
 
 @pytest.mark.parametrize("command", ["list", "tools"])
@@ -72,6 +105,14 @@ def test_list_can_be_narrowed_to_a_state():
     assert [e["name"] for e in command_line.ok("list", "--json", "--state", "denied").json] == ["first"]
     done = command_line.ok("list", "--state", "broken")
     assert (done.out, done.err) == ("No plugin is broken.\n", "")
+
+
+def test_tiers_are_explained_at_a_terminal_where_they_matter():
+    plugin_folders.cyclop("plugins", "hello")
+    assert "tier 2: " not in command_line.at_terminal("list").seen
+    plugin_folders.stavrobot("plugins", "kit")
+    assert "tier 1: runs once you have approved it; tier 2: also asks you" in command_line.at_terminal("list").seen
+    assert "tier 2: " not in command_line.ok("list").err
 
 
 def test_tools_has_exactly_the_promised_shape():
@@ -270,6 +311,47 @@ def test_check_of_what_is_no_plugin_says_so():
     assert "not a folder" in command_line.run("check", "empty/file").out
 
 
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ("pluginz/hello", "does not exist", "did you mean {here}/plugins/hello?"),
+        ("plugins/helo", "does not exist", "did you mean {here}/plugins/hello?"),
+        ("xyzzy", "does not exist", "check its spelling"),
+        ("plugins", "is not a plugin", "pass a plugin in it, such as {here}/plugins/bundle"),
+        ("plugins/bundle/act", "is not a plugin", "inside the plugin 'bundle': pass {here}/plugins/bundle"),
+        ("misnamed", "is not a plugin", "`mv {here}/misnamed/plugn.json {here}/misnamed/plugin.json`"),
+        ("mute", "is not a plugin", "its index.js is not that of a Workbench plugin"),
+        ("empty", "is not a plugin", "`anyplug new NAME` creates one"),
+    ],
+)
+def test_a_wrong_folder_is_said_to_be_wrong_with_what_was_meant(given, message, hint):
+    plugin_folders.cyclop("plugins", "hello")
+    plugin_folders.stavrobot("plugins", "bundle")
+    plugin_folders.write("misnamed/plugn.json", "{}")
+    plugin_folders.write("misnamed/package.json", "{}")
+    plugin_folders.write("mute/index.js", "exports.x = 1")
+    os.mkdir("empty")
+    hint = hint.format(here=os.getcwd())
+    done = command_line.run("check", given)
+    assert (done.code, message in done.out, hint in done.out) == (1, True, True), done
+    for words in (("list", "--json"), ("list", "--state", "approved"), ("tools",)):
+        assert command_line.run("-e", given, *words).code == 1
+    listed = command_line.run("-e", given, "list")
+    assert (listed.code, message in listed.out, hint in listed.out) == (1, True, True), listed
+    tested = command_line.fails(1, "test", given)
+    assert (message in tested.err, hint in tested.err) == (True, True), tested
+
+
+def test_the_folder_of_a_plugin_may_be_named_like_the_plugin_and_is_this_one_by_default(monkeypatch):
+    folder = plugin_folders.cyclop("plugins", "hello")
+    assert command_line.ok("check", "hello").out == "hello: Cyclop One plugin with 1 tool, no problems\n"
+    assert "did you mean hello?" in command_line.fails(4, "check", "helo").err
+    assert "did you mean hello?" in command_line.fails(4, "test", "helo").err
+    assert "anyplug test hello --record" in command_line.fails(2, "test", "hello").err
+    monkeypatch.chdir(folder)
+    assert command_line.ok("check").out == "hello: Cyclop One plugin with 1 tool, no problems\n"
+
+
 def test_check_runs_nothing():
     plugin_folders.stavrobot("here", "kit", "#!/bin/sh\ntouch /tmp/ran", init={"entrypoint": "init.sh"})
     plugin_folders.write("here/kit/init.sh", f"#!/bin/sh\ntouch {os.path.abspath('ran')}\n", 0o755)
@@ -294,10 +376,77 @@ def test_a_plugin_that_is_switched_off_in_its_own_config_says_where():
 def test_tools_of_a_named_folder_that_cannot_be_used_are_an_error_and_the_others_are_listed(words):
     good = plugin_folders.cyclop("here", "good")
     plugin_folders.write("bad/plugin.json", "{")
-    for folder, reason in (("bad", "plugin.json is not valid JSON"), ("gone", "cannot read")):
+    for folder, reason in (
+        ("bad", "plugin.json is not valid JSON"),
+        ("gone", f"the folder {os.path.abspath('gone')} does not exist"),
+    ):
         done = command_line.run("-e", good, "-e", folder, "--no-discover", "tools", *words)
         assert done.code == 1
         assert "good" in done.out
         assert f"error: {folder}: {reason}" in done.err
         assert "hint: " in done.err
     assert "error" not in command_line.ok("-e", good, "--no-discover", "tools", *words).err
+
+
+BROKEN = {
+    "bad.js": ("function f( {", "JavaScript"),
+    "bad.mjs": ("import x from './y.mjs'\nexport default {", "JavaScript"),
+    "bad.sh": ("#!/bin/bash\nif true; then\n", "shell"),
+    "bad.py": ("def f(:\n    pass\n", "Python"),
+    "bad": ("#!/usr/bin/env bash\nfor\n", "shell"),
+}
+SOUND = {
+    "good.js": "import { a } from './b.js';\nexport const b = await a;\n",
+    "good.cjs": "module.exports = require('nowhere');\n",
+    "good.sh": "#!/bin/sh\necho hello\n",
+    "good.py": "import nowhere\n",
+}
+
+
+def test_check_parses_the_scripts_of_every_format_and_runs_none():
+    folder = plugin_folders.cyclop("here", "hello")
+    for name, text in SOUND.items():
+        plugin_folders.write(f"{folder}/{name}", text)
+    plugin_folders.write(f"{folder}/package.json", '{"type": "module"}')
+    assert command_line.ok("check", folder, "--json").json["problems"] == []
+    for name, (text, _) in BROKEN.items():
+        plugin_folders.write(f"{folder}/{name}", text)
+    plugin_folders.write(f"{folder}/node_modules/x/bad.js", "function (")
+    done = command_line.run("check", folder, "--json")
+    languages = {name: language for name, (_, language) in BROKEN.items() if language != "JavaScript" or find_node()}
+    found = {one["message"].partition(",")[0]: one["message"] for one in done.json["problems"]}
+    assert (done.code, set(found)) == (1, set(languages))
+    assert all(f"is not valid {languages[name]}" in message for name, message in found.items())
+    has_column = [name for name, language in languages.items() if language == "Python"]
+    assert all(re.search(r", line \d+, column \d+ is not valid", found[name]) for name in has_column), found
+    plugin_folders.write(f"{folder}/plugin.json", '{\n "name": "hello",\n "tools" []}')
+    messages = [one["message"] for one in command_line.run("check", folder, "--json").json["problems"]]
+    assert any("plugin.json, line 3, column 10" in message for message in messages), messages
+    assert set(found) <= {message.partition(",")[0] for message in messages}  # a broken manifest hides none
+
+
+def test_hints_of_list_and_check_name_the_home_that_was_given():
+    plugin_folders.write("plugins/gone/manifest.json", '{"name": "gone"')
+    for words in (("list",), ("list", "--json"), ("check", "plugins/gone")):
+        done = command_line.run("--home", "other", *words)
+        assert "`anyplug " not in done.out.replace("`anyplug --home other", "")
+
+
+def test_tools_print_the_schema_that_agents_see():
+    schema = {"type": "object", "properties": {"n": {"type": "int"}}}
+    tool = {"name": "hello", "description": "d", "input_schema": schema}
+    command_line.ok("install", plugin_folders.cyclop("here", "hello", tools=[tool]), "--yes")
+    (shown,) = command_line.ok("tools", "hello", "--json").json
+    assert shown["input_schema"] == {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+def test_show_tells_which_programs_start_ahead_of_calls_and_why_others_do_not():
+    plugin_folders.cyclop("plugins", "hello", plugin_folders.python("print(1)"))
+    plugin_folders.cyclop("plugins", "shell")
+    ahead = {"program": "run", "started": "ahead of calls", "reason": None}
+    assert command_line.ok("show", "hello", "--json").json["programs"] == [ahead]
+    (cold,) = command_line.ok("show", "shell", "--json").json["programs"]
+    assert cold["started"] == "with each call"
+    assert cold["reason"] == "only Python and Node are started ahead, and it is run by sh"
+    assert "run: ahead of calls, while in use" in command_line.ok("show", "hello").out
+    assert "run: with each call, because only Python" in command_line.ok("show", "shell").out

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
 import stat
 import subprocess
 
@@ -15,18 +16,38 @@ from anyplug import ext
 from anyplug.manage import scaffold
 from anyplug.model import tool_names
 from anyplug.runtime.processes.toolchain import find_node
+from random_examples import LONG_FORM
 
 COMBINATIONS = [(format, language) for format, kind in scaffold.KINDS.items() for language in kind.languages]
-TOOLS = {"zot": "my_kit_count", "cyclop": "my_kit_count", "stavrobot": "my-kit.count", "workbench": "myKit.count"}
+TOOLS = {
+    "zot": "my_kit_count",
+    "cyclop": "my_kit_count",
+    "stavrobot": "my-kit.count",
+    "workbench": "myKit.count",
+    "mcp": "mcp.my-kit.count",
+}
 NASTY = 'one \\n "two" \\\\" /three/ * $(four) \u00e9\u2603\U0001f600\nfive\tsix \\'
 
 
+IS_LONG = bool(os.environ.get(LONG_FORM))
+COMPILES_S = 300.0  # the first start builds Go's own packages, or fetches what runs TypeScript
+
+
 @pytest.fixture(params=COMBINATIONS, ids="-".join)
-def options(request):
+def options(request, monkeypatch):
     """Each format in each of its languages, as one asks for it."""
     format, language = request.param
+    if language in {"go", "typescript"}:
+        monkeypatch.setattr(command_line, "PATIENCE_S", COMPILES_S)
     if language == "node" and find_node() is None:
         pytest.skip("there is no Node")
+    if language == "go" and shutil.which("go") is None:
+        pytest.skip("there is no Go")
+    builds_too = (test_what_is_written_has_no_problems_and_answers_calls, test_what_one_is_told_to_type_works)
+    if language == "go" and request.function in builds_too and not IS_LONG:
+        pytest.skip("each test builds Go's own packages, so an ordinary run has one of them")
+    if language == "typescript" and not os.environ.get("ANYPLUG_CLIENTS"):
+        pytest.skip("it fetches tsx, as `make clients` may")
     return ["--format", format, "--lang", language]
 
 
@@ -94,7 +115,7 @@ def test_an_edit_is_there_at_the_next_call(options):
 def test_only_programs_may_be_run_and_names_stand_where_they_belong(options):
     for name in new("my-kit", *options)["files"]:
         path = os.path.join("my-kit", name)
-        is_program = name.endswith(("main.py", "run.py", ".mjs", ".sh"))
+        is_program = name.endswith(("main.py", "run.py", "server.py", "server.mjs", "main.mjs", ".sh"))
         assert bool(os.stat(path).st_mode & stat.S_IXUSR) == is_program, name
         assert "PLUGIN_NAME" not in command_line.read(path)
         assert "TOOL_NAME" not in command_line.read(path)
@@ -117,6 +138,19 @@ def test_who_says_nothing_gets_an_extension_in_python_with_the_sdk():
     assert command_line.read("my-kit/anyplug_ext.py") == command_line.read(ext.__file__)
     assert new("other", "--lang", "bash")["format"] == "zot"
     assert new("third", "--format", "workbench")["language"] == "node"
+
+
+def test_the_log_of_a_server_names_it_once():
+    made = new("my-kit", "--format", "mcp")
+    command_line.ok("-e", "my-kit", "call", made["tool"], "text=a b")
+    lines = command_line.ok("-e", "my-kit", "logs", "my-kit").out
+    assert "starting my-kit\n" in lines
+
+
+@pytest.mark.parametrize("format", [one for one, language in COMBINATIONS if language == "node"])
+@pytest.mark.parametrize("word", ["javascript", "JavaScript", "js"])
+def test_javascript_is_node(format, word):
+    assert new("my-kit", "--format", format, "--lang", word)["language"] == "node"
 
 
 def test_what_does_not_exist_is_a_usage_error_that_names_what_does():
@@ -225,3 +259,10 @@ def test_where_there_is_no_node_one_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert "anyplug[node]" in command_line.ok("new", "my-kit", "--lang", "node").err
     assert "anyplug[node]" not in command_line.ok("new", "other").err
+
+
+def test_the_next_commands_use_the_home_that_was_given():
+    said = command_line.ok("--home", "other home", "new", "counter").err
+    commands = [line.strip() for line in said.splitlines() if line.startswith("  anyplug ")]
+    assert commands
+    assert all(command.startswith("anyplug --home 'other home' ") for command in commands)

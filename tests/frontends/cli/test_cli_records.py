@@ -21,7 +21,7 @@ from anyplug.audit.audit_log import Audit, Record
 from anyplug.home import plugin_logs
 from anyplug.home.database import Store
 
-JOB = {"id", "tool", "state", "started", "result"}
+JOB = {"id", "tool", "state", "started", "progress", "result"}
 WAITS = "#!/bin/sh\nexec sleep 60\n"
 
 
@@ -104,6 +104,25 @@ def test_a_job_is_seen_and_cancelled_from_another_process():
     assert command_line.last_record()["outcome"] == "cancelled"
 
 
+@pytest.mark.parametrize("hidden", ["", "\\033", "\u200b", "\u2060"])
+def test_what_a_job_reports_is_seen_from_another_process_without_its_secrets(hidden):
+    reports = "#!/bin/sh\nset -- $(sed 's/[^a-z0-9-]/ /g' ../config.json)\n"
+    reports += f'printf "step 1 with %s{hidden}%s\\n" "${{3%%7*}}" "7${{3#*7}}" >&2; printf half >&2; exec sleep 60\n'
+    config = {"api_key": {"description": "d", "required": True}}
+    plugin = plugin_folders.stavrobot("here", "slow", reports, tool={"async": True}, config=config)
+    plugin_folders.write(f"{plugin}/config.json", '{"api_key": "sk-4711-abcdef-0815"}')
+    process = started("-e", plugin, "call", "slow.act")
+    assert processes.until(lambda: command_line.ok("jobs", "--json").json[0]["progress"])
+    (job,) = command_line.ok("jobs", "--json").json
+    assert job["progress"].startswith("step 1 with ")
+    assert "711" not in job["progress"]
+    assert job["progress"] in command_line.ok("jobs").out
+    assert job["progress"] in command_line.ok("jobs", job["id"]).out
+    process.send_signal(signal.SIGTERM)
+    command_line.finish(process)
+    assert command_line.ok("jobs", "--json").json[0]["progress"] is None
+
+
 def test_a_job_whose_host_was_killed_is_lost_and_so_is_its_process():
     process = started("-e", slow(**{"async": True}), "call", "slow.act")
     process.kill()
@@ -112,11 +131,11 @@ def test_a_job_whose_host_was_killed_is_lost_and_so_is_its_process():
     (job,) = command_line.ok("jobs", "--json").json
     assert job["state"] == "lost"
     assert "it is lost" in command_line.fails(2, "jobs", job["id"], "--cancel").err
-    assert [record["outcome"] for record in command_line.ok("audit", "--json").json] == [
+    assert [record["outcome"] for record in command_line.ok("audit", "--kind", "call", "--json").json] == [
         "lost"
     ]  # from the first look on
     command_line.run("call", "nobody")
-    outcomes = [record["outcome"] for record in command_line.ok("audit", "--json").json]
+    outcomes = [record["outcome"] for record in command_line.ok("audit", "--kind", "call", "--json").json]
     assert outcomes == ["lost", "not_found"]
     assert command_line.ok("audit", "--verify").code == 0
 
@@ -255,7 +274,7 @@ def test_every_call_leaves_one_record_and_none_has_what_was_said():
     plugin = plugin_folders.stavrobot("here", "kit", "#!/bin/sh\ncat")
     command_line.ok("-e", plugin, "call", "kit.act", "text=swordfish")
     command_line.run("call", "nobody")
-    first, second = command_line.ok("audit", "--json").json
+    first, second = command_line.ok("audit", "--kind", "call", "--json").json
     assert {"at", "plugin", "digest", "tool", "arguments", "verdict", "by", "outcome", "duration_ms", "output"} <= set(
         first
     )
@@ -267,9 +286,11 @@ def test_every_call_leaves_one_record_and_none_has_what_was_said():
 
 def test_records_can_be_looked_for():
     calls()
-    assert [r["number"] for r in command_line.ok("audit", "--json", "-n", "2").json] == [4, 5]
-    assert [r["number"] for r in command_line.ok("audit", "--json", "--plugin", "hello", "-n", "1").json] == [4]
-    assert [r["number"] for r in command_line.ok("audit", "--json", "--tool", "nobody").json] == [5]
+    assert [r["number"] for r in command_line.ok("audit", "--kind", "call", "--json", "-n", "2").json] == [4, 5]
+    assert [
+        r["number"] for r in command_line.ok("audit", "--kind", "call", "--json", "--plugin", "hello", "-n", "1").json
+    ] == [4]
+    assert [r["number"] for r in command_line.ok("audit", "--kind", "call", "--json", "--tool", "nobody").json] == [5]
     assert "not_found" in command_line.ok("audit").out
     assert command_line.ok("audit", "--verify", "--json").json == {"records": 5, "intact": True, "broken": []}
 
@@ -491,7 +512,7 @@ def test_a_record_from_before_a_field_was_added_is_read_as_it_is():
     database.close()
     command_line.ok("audit", "--reseal")
     assert command_line.ok("audit", "--verify").out == "5 records, the chain is intact\n"
-    assert [record["notes_by"] for record in command_line.ok("audit", "--json").json] == [[]] * 5
+    assert [record["notes_by"] for record in command_line.ok("audit", "--kind", "call", "--json").json] == [[]] * 5
 
 
 @pytest.mark.parametrize(
@@ -509,7 +530,7 @@ def test_what_no_record_can_fit_is_a_usage_error(words, message):
 
 def test_without_calls_the_trail_is_empty_and_intact():
     assert command_line.ok("audit").out == "No calls are recorded.\n"
-    assert command_line.ok("audit", "--json").json == []
+    assert command_line.ok("audit", "--kind", "call", "--json").json == []
     assert command_line.ok("audit", "--verify").out == "0 records, the chain is intact\n"
 
 
@@ -547,8 +568,22 @@ def test_a_broken_chain_is_an_error_that_says_where():
 def test_a_record_that_was_made_unreadable_does_not_hide_the_others():
     calls()
     tamper("UPDATE audit SET record = x'ff00' WHERE number = 2")
-    records = command_line.ok("audit", "--json").json
+    records = command_line.ok("audit", "--kind", "call", "--json").json
     assert [record["number"] for record in records if record["outcome"] == "done"] == [1, 3, 4]
+
+
+def test_a_head_that_is_older_than_all_records_is_no_sign_of_tampering():
+    plugin_folders.cyclop("plugins", "hello")
+    command_line.ok("approve", "hello", "--yes")
+    kept = command_line.ok("audit", "--head").out
+    for _ in range(2):
+        command_line.ok("call", "hello")
+    command_line.ok("audit", "prune", "--before", "0d", "--yes")
+    told = command_line.run("audit", "--verify", "--against", "-", stdin=kept)
+    assert told.code == 1
+    assert "cannot be compared" in told.out
+    assert "is intact, but that head is older than all of them" in told.err
+    assert "reseal" not in told.err
 
 
 def test_a_head_that_was_kept_elsewhere_is_checked_against(tmp_path):
@@ -571,6 +606,7 @@ def test_a_head_that_was_kept_elsewhere_is_checked_against(tmp_path):
     assert command_line.ok("audit", "--reseal").out == "The chain is sealed as it is now.\n"
     assert command_line.ok("audit", "--verify").out == "0 records, the chain is intact\n"
     assert command_line.run("audit", "--verify", "--against", str(tmp_path / "kept")).code == 1
+    assert "broken" in command_line.run("audit", "--verify", "--against", str(tmp_path / "kept")).err
     assert "--against needs --verify" in command_line.fails(2, "audit", "--against", "x").err
 
 
@@ -596,6 +632,29 @@ def test_a_job_that_nobody_waits_for_runs_on_in_the_daemon():
 
 def test_words_that_people_type_first_are_understood_by_audit(cyclop):
     command_line.ok("-e", cyclop(), "call", "hello")
-    assert len(command_line.ok("audit", "--json", "--since", "yesterday").json) == 1
-    assert command_line.ok("audit", "--json", "--until", "yesterday").json == []
+    assert len(command_line.ok("audit", "--kind", "call", "--json", "--since", "yesterday").json) == 1
+    assert command_line.ok("audit", "--kind", "call", "--json", "--until", "yesterday").json == []
     assert command_line.ok("audit", "verify").out == command_line.ok("audit", "--verify").out
+
+
+def test_decisions_about_plugins_are_in_the_audit_between_the_calls():
+    source = plugin_folders.cyclop("sources", "hello")
+    command_line.ok("install", source, "--yes")
+    command_line.ok("call", "hello")
+    command_line.ok("disable", "hello")
+    command_line.ok("enable", "hello")
+    command_line.ok("revoke", "hello")
+    command_line.ok("remove", "hello", "--yes")
+    shown = command_line.ok("audit").out
+    assert shown.index("install hello") < shown.index("approve hello") < shown.index("disable hello")
+    decided = command_line.ok("audit", "--kind", "trust", "--json").json
+    assert [record["tool"] for record in decided] == ["install", "approve", "disable", "enable", "revoke", "remove"]
+    assert {record["attachment"] for record in decided} == {"cli"}
+    assert {os.path.basename(record["folder"]) for record in decided} == {"hello"}
+    assert any(source in note for note in decided[0]["notes"])
+    assert [record["tool"] for record in command_line.ok("audit", "--kind", "call", "--json").json] == ["hello"]
+    summary = command_line.ok("audit", "summary")
+    assert "0 refused, 0 failed, and 6 decisions about plugins" in summary.out
+    assert "DECISION" in summary.out
+    assert command_line.ok("audit", "summary", "--json").json["by"]["tool"] == {"hello": 1}
+    assert "intact" in command_line.ok("audit", "verify").out

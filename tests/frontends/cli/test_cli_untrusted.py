@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import unicodedata
 
 import pytest
@@ -47,6 +48,7 @@ FRAGMENTS = [
     "plain",
 ]
 hostile = st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6).map("".join)
+PROGRESS = re.compile(r"\r\x1b\[K(?:[-|/\\] parsing its scripts)?")  # of our own, erased when it ends
 OURS = frozenset("\n")
 
 
@@ -62,7 +64,7 @@ def printed(*words: str, terminal: bool) -> str:
     out, err = (Screen(), Screen()) if terminal else (io.StringIO(), io.StringIO())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
         main.run([*words])
-    return out.getvalue() + err.getvalue()
+    return PROGRESS.sub("", out.getvalue() + err.getvalue())
 
 
 def check(text: str, *, width: int = 0) -> None:

@@ -337,7 +337,7 @@ def test_call_runs_a_slash_command_and_run_calls_a_tool(extension, way):
     assert "takes no --args" in fails(2, *options, "call", "/prompt", "--args", "{}").err
     assert "no command is named" in fails(4, *options, "run", "/weather").err
     assert "no tool is named 'xyzzy'" in fails(4, *options, "call", "xyzzy").err
-    assert len(ok("audit", "--json").json) == 9  # one for each that was tried
+    assert len(ok("audit", "--kind", "call", "--json").json) == 9  # one for each that was tried
 
 
 def test_a_name_of_a_tool_and_a_command_keeps_both_meanings(tmp_path, way):

@@ -1,11 +1,10 @@
 """`approve`, `deny`, `revoke`, `grant`, `ungrant`, `enable`, `disable`: a person's decisions about a plugin."""
 
+import copy
 import os
 import shlex
-import shutil
 from typing import TYPE_CHECKING
 
-from anyplug.call.consent import HARMLESS_TIER
 from anyplug.catalog.approvals import Standing, definition
 from anyplug.catalog.pins import changed_texts
 from anyplug.catalog.snapshot import Entry
@@ -20,8 +19,10 @@ from anyplug.frontends.cli.describe_plugin import (
 )
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.home import plugin_config
+from anyplug.launch import code_above
+from anyplug.manage import plugin_approval
 from anyplug.model import hints, permissions
-from anyplug.model.errors import AnyplugError, ManifestError, NotApproved, UsageError
+from anyplug.model.errors import FAILED, AnyplugError, ManifestError, NotApproved, UsageError
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import for_people, lines_for_people
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from anyplug.host.host import Host
 
 SHOWN = 300  # characters of a description, so that the permissions stay on the screen
+WAITING = frozenset({"new", "changed"})  # states in which a person must decide
 USUAL_VERSION = 20  # characters; a longer one could make the terminal break the line
 
 
@@ -52,9 +54,10 @@ def add_approval_options(parser: Parser) -> None:
 
 
 def _approve(parser: Parser) -> Command:
-    _name(parser)
+    parser.add_argument("name", nargs="?", metavar="PLUGIN", help="the plugin's name, or its folder")
+    parser.add_argument("--all", action="store_true", help="decide about every plugin that is new or changed")
     add_approval_options(parser)
-    return lambda session: approve(session, session.plugin(session.options.name))
+    return _approve_named
 
 
 def _grant(parser: Parser) -> Command:
@@ -100,6 +103,45 @@ COMMANDS = {
 }
 
 
+def _approve_named(session: Session) -> int:
+    options = session.options
+    if options.all and options.name:
+        raise UsageError("approve takes a plugin's name or --all, not both", "`anyplug approve --all` asks about all")
+    if options.all:
+        return _approve_all(session)
+    if options.name is None:
+        waiting = [entry.name for entry in session.snapshot.entries if entry.state in WAITING]
+        which = f"`anyplug approve --all` asks about each of {', '.join(waiting)}" if waiting else "none waits for it"
+        raise UsageError("approve needs a plugin's name", which)
+    return approve(session, session.plugin(options.name))
+
+
+def _approve_all(session: Session) -> int:
+    """Let a person decide about all plugins that wait, one after the other; a refused one does not stop the others."""
+    waiting = [entry for entry in session.snapshot.entries if entry.state in WAITING]
+    given, shapes = session.options, list[dict[str, str]]()
+    for entry in waiting:
+        session.options = copy.copy(given)
+        try:
+            settle(session, entry, shows_instructions=True)
+        except AnyplugError as error:
+            if not given.json:
+                render.error(f"{entry.name}: {error.message}", session.reached(error.hint))
+        finally:
+            session.options = given
+        state = session.catalog.standing(entry.plugin).state
+        shapes.append({"name": entry.name, "path": entry.plugin.path, "state": state})
+        session.forget_snapshot()
+    if given.json:
+        session.print_json(shapes)
+    elif not shapes:
+        render.out("No plugin waits for an approval.")
+    else:
+        done = sum(shape["state"] == "approved" for shape in shapes)
+        render.out(f"{done} of {render.count(len(shapes), 'plugin')} approved")
+    return FAILED if any(shape["state"] != "approved" for shape in shapes) else 0
+
+
 def approve(session: Session, entry: Entry) -> int:
     """Let a person approve a plugin, and report it."""
     settle(session, entry, shows_instructions=True)
@@ -116,14 +158,14 @@ def settle(session: Session, entry: Entry, *, shows_instructions: bool = False) 
     """
     options, plugin = session.options, entry.plugin
     if entry.state in {"broken", "shadowed"}:
-        raise _unusable(entry)
+        raise plugin_approval.unusable(entry)
     if options.inherit_env and not registry.BY_NAME[plugin.format].INHERITS_ENVIRONMENT:
         raise UsageError(
             f"'{plugin.name}' cannot inherit your environment: {registry.title(plugin.format)} plugins never do",
             f"`anyplug grant {plugin.name} env:VARIABLE` gives it one variable",
         )
     before = session.catalog.approvals.of(plugin)
-    granted = _granted(session, plugin) if options.grant is None else _checked(options.grant)
+    granted = plugin_approval.wanted_grants(session.catalog.approvals, plugin, options.grant, session.snapshot)
     try:
         with session.progress(f"reading all files of {plugin.name}"):
             seen = session.catalog.digest(plugin).value
@@ -133,14 +175,15 @@ def settle(session: Session, entry: Entry, *, shows_instructions: bool = False) 
             render.line(why), f"delete {error.filename} or move it out of the plugin's folder, then approve it again"
         )
     if not options.json:
-        _present(session, entry, granted, shows_instructions=shows_instructions)
+        present(session, entry, granted, shows_instructions=shows_instructions)
     if not options.yes:
         if not terminal.can_ask():
             refuse(
                 f"'{plugin.name}' was not approved: this is not a terminal", f"`anyplug approve {plugin.name} --yes`"
             )
         if not session.confirm("Approve it?"):
-            refuse(f"'{plugin.name}' was not approved", "none of its code has run")
+            again = hints.command("approve", plugin.name)
+            refuse(f"'{plugin.name}' was not approved", f"none of its code has run; {again} asks again")
 
     async def work(host: "Host") -> int:
         said = await host.approve(
@@ -188,22 +231,29 @@ def revoke(session: Session) -> int:
 
 def _regrant(session: Session, *, add: bool) -> int:
     name, asked = session.options.name, session.options.permissions
-    asked = _checked(asked) if add else permissions.normalise(asked)  # it may have an unknown one from its manifest
+    asked = (
+        plugin_approval.checked(asked) if add else permissions.normalise(asked)
+    )  # it may have an unknown one from its manifest
     if add:
         entry = _kept(session, "granted more than it declares", hints.command("grant", name, *asked))
     else:
         entry = _kept(session, "refused what it declares", f"{hints.command('approve', name)} lets you choose")
     approval = _approval(session, entry)
     if add:
+        asked = plugin_approval.found(asked, session.snapshot)
         granted = tuple(dict.fromkeys((*approval.granted, *asked)))
     else:
+        asked = tuple(
+            name if name in approval.granted else session.snapshot.with_full_names([name])[0] for name in asked
+        )
         absent = [name for name in asked if name not in approval.granted]
         if absent:
-            _checked(absent)
+            plugin_approval.checked(absent)
             has = ", ".join(approval.granted) or "nothing"
             raise UsageError(f"'{entry.name}' was not granted {absent[0]}", f"it was granted {has}")
         granted = tuple(name for name in approval.granted if name not in asked)
-    session.catalog.approvals.regrant(entry.plugin, approval, granted)
+    callees = session.snapshot.callees(asked) if add else {}
+    session.catalog.approvals.regrant(entry.plugin, approval, granted, callees)
     if add:
         _say_what_it_means(session, asked)
     if session.options.json:
@@ -223,16 +273,9 @@ def _switch(session: Session, *, on: bool) -> int:
     return 0
 
 
-def _granted(session: Session, plugin: Plugin) -> tuple[str, ...]:
-    """Return what to grant: what it asks for; of what a person decided before, only what they granted then."""
-    before = session.catalog.approvals.of(plugin)
-    if before is None or not before.approved:
-        return plugin.permissions
-    kept = [name for name in before.granted if name in plugin.permissions or name not in before.asked]
-    return (*kept, *(name for name in plugin.permissions if name not in before.asked and name not in kept))
-
-
-def _present(session: Session, entry: Entry, granted: tuple[str, ...], *, shows_instructions: bool) -> None:
+def present(
+    session: Session, entry: Entry, granted: tuple[str, ...], *, shows_instructions: bool, is_kept: bool = True
+) -> None:
     """Show a person what they are about to approve."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
@@ -247,9 +290,10 @@ def _present(session: Session, entry: Entry, granted: tuple[str, ...], *, shows_
         terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}", fold=True)
     if warning := permissions.warning(granted):
         terminal.say(f"warning: {warning}")
-    _present_namesakes(session, entry)
+    if is_kept:
+        _present_namesakes(session, entry)
     _present_confinement(session, entry, granted)
-    _present_what_runs(session, entry)
+    _present_what_runs(session, entry, granted)
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
     _present_changed_texts(session, plugin)
@@ -290,16 +334,10 @@ def _present_instructions(session: Session, plugin: Plugin) -> None:
 
 def _approved(session: Session, before: "Approval") -> Plugin | None:
     """Return a plugin as it was approved, if there is a snapshot of it."""
-    from anyplug.home.code_snapshots import FILES, Snapshots  # only needed for a changed plugin
+    from anyplug.manage.plugin_changes import approved_version  # only needed for a changed plugin
 
-    snapshots = Snapshots(session.catalog.home.path)
-    for path in (snapshots.path(before.digest), snapshots.path(before.digest, config=True)):
-        files = os.path.join(path, FILES)
-        named = os.path.join(path, before.name)  # some manifests must contain the name of their folder
-        approved = session.catalog.read(files, named) if os.path.isdir(files) else None
-        if approved is not None and approved.name == before.name and approved.tools:
-            return approved
-    return None
+    found = approved_version(session.catalog, before)
+    return found[0] if found is not None and found[0].tools else None
 
 
 def _present_namesakes(session: Session, entry: Entry) -> None:
@@ -348,7 +386,7 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
         terminal.say(f"warning: {held_by.off_by} turns the sandbox off, so its permissions are not enforced")
 
 
-def _present_what_runs(session: Session, entry: Entry) -> None:
+def _present_what_runs(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
     plugin = entry.plugin
     if plugin.launch is not None:
         terminal.say("It keeps this program running while anyplug runs, and reports its tools itself:")
@@ -367,6 +405,16 @@ def _present_what_runs(session: Session, entry: Entry) -> None:
         terminal.say(f"  {line}", fold=True)
     if plugin.init:
         terminal.say(f"It runs {plugin.init} once for its setup.")
+    _present_code_above(plugin, granted)
+
+
+def _present_code_above(plugin: Plugin, granted: tuple[str, ...]) -> None:
+    """Name what its programs may load from the folders above it: the approval does not cover that code."""
+    reads = [permissions.scope_of(name) for name in granted if permissions.kind(name).startswith("filesystem:")]
+    opened = [os.path.realpath(os.path.expanduser(scope or "/")) for scope in reads]
+    for path in code_above.paths({plugin.path, plugin.found_at}):
+        if os.path.lexists(path) and any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in opened):
+            terminal.say(f"It may also load code from {render.line(path)}, which is not checked.", fold=True)
 
 
 def what_holds(session: Session, plugin: Plugin) -> str:
@@ -375,7 +423,7 @@ def what_holds(session: Session, plugin: Plugin) -> str:
     if approval is None or session.catalog.standing(plugin).state != "approved":
         return ""
     holds = [
-        *(["runs without asking"] if approval.always and plugin.tier > HARMLESS_TIER else []),
+        *(["runs without asking"] if approval.always and plugin.tier > plugin_approval.HARMLESS_TIER else []),
         *(["stays approved while only its code changes"] if approval.follow else []),
         *(["may run where its permissions cannot be enforced"] if approval.unconfined else []),
         *(["gets your environment without secrets"] if approval.inherits_environment else []),
@@ -385,18 +433,8 @@ def what_holds(session: Session, plugin: Plugin) -> str:
 
 def _say_what_ended(session: Session, plugin: Plugin, before: "Approval | None") -> None:
     """Show what the previous approval allowed and this one does not."""
-    if before is None or not before.approved:
-        return
-    options = session.options
-    if before.always and not options.always and plugin.tier > HARMLESS_TIER:
-        session.note("it asks again once per run or session, because --always was not given")
-    if before.follow and not options.follow:
-        session.note("changed code needs a new approval again, because --follow was not given")
-    if before.unconfined and not options.allow_unconfined:
-        lacking = "because --allow-unconfined was not given"
-        session.note(f"it no longer runs where its permissions cannot be enforced, {lacking}")
-    if before.inherits_environment and not options.inherit_env:
-        session.note("it no longer gets your environment, because --inherit-env was not given")
+    for what, option in plugin_approval.ended(plugin, before, session.catalog.approvals.of(plugin)):
+        session.note(f"{what}, because {option} was not given")
 
 
 def say_what_is_missing(session: Session, plugin: Plugin) -> None:
@@ -407,7 +445,9 @@ def say_what_is_missing(session: Session, plugin: Plugin) -> None:
         session.warn(error.message)
         return
     for name in absent:
-        session.note(f"it needs the value '{name}' before it works: `anyplug config {plugin.name} {name}` asks for it")
+        session.note(
+            f"it needs the value '{name}' before it works: {hints.command('config', plugin.name, name)} asks for it"
+        )
 
 
 def _approval(session: Session, entry: Entry) -> "Approval":
@@ -417,40 +457,13 @@ def _approval(session: Session, entry: Entry) -> "Approval":
     return approval
 
 
-def _unusable(entry: Entry) -> ManifestError:
-    if entry.state == "shadowed":
-        return ManifestError(
-            f"'{entry.name}' in {entry.path} is shadowed by {entry.shadowed_by}", "remove or rename one of the two"
-        )
-    problem = next(problem for problem in entry.problems if problem.level == "error")
-    return ManifestError(f"'{entry.name}' cannot be loaded: {problem.message}", problem.hint)
-
-
-def _checked(names: list[str]) -> tuple[str, ...]:
-    """Accept only known permissions with valid scopes."""
-    for name in names:
-        message, hint = permissions.fault(name)
-        if message:
-            raise UsageError(message, hint)
-    return permissions.normalise(names)
-
-
 def _say_what_it_means(session: Session, granted: tuple[str, ...]) -> None:
     """Tell the person what a grant opens where its name does not say so."""
-    for permission in granted:
-        scope = permissions.scope_of(permission)
-        if text := permissions.really(permission):
-            session.note(f"note: {permission} {text}")
-        if permissions.kind(permission).startswith("filesystem:") and scope:
-            path = os.path.abspath(os.path.expanduser(scope))
-            if scope[0] not in "/~":
-                session.note(f"note: {permission} is relative to the folder in which anyplug runs, now {path}")
-            if not os.path.exists(path):
-                is_write = permissions.kind(permission) == "filesystem:write"
-                around = ", unless a folder around it is granted, too" if is_write else ""
-                session.warn(f"{path} does not exist, so {permission} allows nothing until it does{around}")
-        if permission.startswith("shell:exec:") and shutil.which(os.path.expanduser(scope)) is None:
-            session.warn(f"'{scope}' is not on your PATH, so {permission} allows nothing until it is")
+    for is_warning, text in plugin_approval.meanings(granted):
+        if is_warning:
+            session.warn(text)
+        else:
+            session.note(f"note: {text}")
 
 
 def _name(parser: Parser) -> None:

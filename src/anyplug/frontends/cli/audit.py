@@ -1,10 +1,9 @@
-"""`audit`: the record of all calls: show, count, export, verify and remove records."""
+"""`audit`: the record of all calls and decisions: show, count, export, verify and remove records."""
 
 import argparse
 import csv
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anyplug.audit.audit_log import Audit, Numbered, Record
-from anyplug.audit.record_search import NOBODY, Wanted, caller
+from anyplug.audit.audit_log import CALL, TRUST, Audit, Numbered, Record
+from anyplug.audit.record_pages import ENDED_WELL, REFUSED, moment
+from anyplug.audit.record_search import NOBODY, Wanted, caller, shown_tool
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
+from anyplug.frontends.cli.fleet_command import add_connection
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import audit_shape
 from anyplug.model.errors import CODES, FAILED, UsageError
@@ -30,13 +31,8 @@ TOP = 8  # rows of each part of a summary
 NAME = 60  # characters of a row's name in a summary
 BAR = 24  # characters of the longest bar
 LARGEST_HEAD = 4096  # bytes read of a saved head
-OUTCOMES = ("done", "allowed", "asked", "modified", "lost", *CODES)
-REFUSED = frozenset({"denied", "not_approved", "disabled", "not_enforceable"})
-ENDED_WELL = frozenset({"done", "allowed", "asked", "modified", "needs_answer"})
-SPAN = re.compile(r"(\d{1,6})([smhdw])")
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+OUTCOMES = ("done", "allowed", "asked", "modified", *CODES)
 ACTIONS = ("summary", "export", "prune", "verify")
-DAYS = {"today": 0, "yesterday": 1}  # in local time
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 MB = 1_000_000  # bytes
 
@@ -50,6 +46,13 @@ def _audit(parser: Parser) -> Command:
         help="summary: count records; export: print all as lines; prune: remove old ones; verify: as --verify",
     )
     parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
+    parser.add_argument(
+        "--kind",
+        default="",
+        choices=(CALL, TRUST),
+        metavar="call|trust",
+        help="only calls, or only decisions about plugins: approve, grant, install, ...",
+    )
     parser.add_argument(
         "--since",
         type=_moment,
@@ -78,6 +81,7 @@ def _audit(parser: Parser) -> Command:
     parser.add_argument(
         "--project", default="", metavar="FOLDER", help="only calls made in this folder or below (. is this one)"
     )
+    parser.add_argument("--fleet", dest="of_fleet", action="store_true", help="the records of all hosts of the fleet")
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
     parser.rest.add_argument(
         "--format",
@@ -98,6 +102,7 @@ def _audit(parser: Parser) -> Command:
     )
     parser.rest.add_argument("--head", action="store_true", help="print the chain's sealed head, to save it elsewhere")
     parser.rest.add_argument("--reseal", action="store_true", help="accept the chain as it is, after you examined it")
+    add_connection(parser, " of --fleet")
     return audit
 
 
@@ -107,8 +112,13 @@ COMMANDS = {"audit": _audit}
 def audit(session: Session) -> int:
     """Show the audit log, or do something else with it."""
     options = session.options
+    if options.of_fleet:
+        from anyplug.frontends.cli.fleet_trail import show_trail  # with the libraries for a fleet
+
+        return show_trail(session, _wanted(session), SHOWN if options.n is None else options.n)
     trail = Audit(session.catalog.store, session.catalog.home.second_head(session.catalog.settings))
     trail.recover()  # so that the running calls of a killed host are listed from the start
+    trail.settle()
     is_verified = options.verify or options.action == "verify"
     if options.against is not None and not is_verified:
         raise UsageError("--against needs --verify", "`anyplug audit --verify --against FILE`")
@@ -135,6 +145,7 @@ def audit(session: Session) -> int:
 def _wanted(session: Session) -> Wanted:
     options = session.options
     return Wanted(
+        kind=options.kind,
         plugin=options.of_plugin,
         tool=options.tool,
         outcome=options.outcome,
@@ -161,10 +172,10 @@ def _show(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int:
             str(item.number),
             _time(item.record.at),
             item.record.outcome,
-            f"{item.record.duration_ms:.0f} ms",
+            NOBODY if item.record.kind == TRUST else f"{item.record.duration_ms:.0f} ms",
             caller(item.record),
             item.record.by or NOBODY,
-            item.record.tool,
+            shown_tool(item.record),
         )
         for item in records
     ]
@@ -199,11 +210,13 @@ def _summary(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int
     if not number:
         render.out("No calls are recorded." if wanted == Wanted() else "No recorded call matches.")
         return 0
-    outcomes = counted["outcome"]
+    outcomes, decided = counted["outcome"], counted["decision"].total()
     refused = sum(count for name, count in outcomes.items() if name in REFUSED)
-    failed = number - refused - sum(count for name, count in outcomes.items() if name in ENDED_WELL)
+    failed = number - decided - refused - sum(count for name, count in outcomes.items() if name in ENDED_WELL)
+    more = f", and {render.count(decided, 'decision')} about plugins" if decided else ""
     render.out(
-        f"{render.count(number, 'record')} from {_time(first)} to {_time(last)}: {refused} refused, {failed} failed"
+        f"{render.count(number, 'record')} from {_time(first)} to {_time(last)}: "
+        f"{refused} refused, {failed} failed{more}"
     )
     for name, of in counted.items():
         if of:
@@ -303,17 +316,10 @@ def _number(given: str) -> int:
 
 def _moment(given: str) -> float:
     """Parse a time: a span before now, or a date, in local time unless it names a zone."""
-    if span := SPAN.fullmatch(given):
-        return time.time() - int(span[1]) * UNITS_S[span[2]]
-    from datetime import date, datetime, timedelta  # only needed for a date
-
-    if given in DAYS:
-        return datetime.fromisoformat((date.today() - timedelta(days=DAYS[given])).isoformat()).timestamp()  # noqa: DTZ011
     try:
-        return datetime.fromisoformat(given).timestamp()
-    except (ValueError, OverflowError, OSError) as error:
-        form = "neither a span such as 30m, 2h or 3d nor yesterday, nor a date such as 2026-01-31 or 2026-01-31T18:00"
-        raise argparse.ArgumentTypeError(f"'{given}' is {form}") from error
+        return moment(given)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _kept(path: str | None) -> bytes:
@@ -339,6 +345,12 @@ def _verify(session: Session, trail: Audit, kept: bytes) -> int:
     elif broken:
         for place in broken:
             render.out(f"record {place.number}: {place.reason}")
+        if all(place.is_removed for place in broken):
+            render.error(
+                f"the chain of {render.count(count, 'record')} is intact, but that head is older than all of them",
+                "keep a newer one for the next time: `anyplug audit --head` prints it",
+            )
+            return FAILED
         where = render.count(len(broken), "place")
         render.error(
             f"the chain of {render.count(count, 'record')} is broken in {where}",

@@ -112,9 +112,9 @@ def invoke(session: Session, words: list[str], *, prefers_tool: bool) -> int:
             return _report_command(
                 session, await run_command(host, _line(session, words), terminal_attachment(session))
             )
-        return await _call_here(session, host, name, words[1:])
+        return await call_here(session, host, name, words[1:])
 
-    return session.with_host(work)
+    return session.with_host(work, runs_plugins=True)
 
 
 def _report_call(session: Session, result: Result) -> int:
@@ -126,7 +126,8 @@ def _report_call(session: Session, result: Result) -> int:
     return code
 
 
-async def _call_here(session: Session, host: "Host", name: str, words: list[str]) -> int:
+async def call_here(session: Session, host: "Host", name: str, words: list[str]) -> int:
+    """Call a tool of a host of our own, and print what it returns."""
     try:
         tool = host.snapshot.tool(name)[0]
     except ToolNotFound:
@@ -160,11 +161,14 @@ def _report_command(session: Session, outcome: "CommandOutcome") -> int:
 def terminal_attachment(session: Session) -> "Attachment":
     """Return the attachment of this run, which asks the person if there is one."""
     # imported with the host, for commands that run plugins
+    from anyplug.call import trace_context
     from anyplug.call.consent import Attachment
     from anyplug.frontends.cli.consent_prompt import wait_for_answer
 
     ask = wait_for_answer if terminal.can_ask() else None
-    return Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)
+    attachment = Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)
+    attachment.trace = trace_context.read(os.environ)
+    return attachment
 
 
 def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] | None) -> Any:
@@ -230,12 +234,12 @@ def report(session: Session, result: Result) -> int:
         if isinstance(block, Text):
             render.data(block.text)
         elif isinstance(block, File):
-            render.data(block.path)
+            render.data_line(block.path)
             session.note(f"the tool wrote {block.name} ({block.mime_type}), which is kept for a week")
         elif block.data and sys.stdout.isatty():
             size = len(block.data) * 3 // 4  # it is base64
             kind = type(block).__name__.lower()
-            render.data(f"[{kind} of {size:,} bytes, {block.mime_type or 'of unknown type'}; --json prints it]")
+            render.data_line(f"[{kind} of {size:,} bytes, {block.mime_type or 'of unknown type'}; --json prints it]")
         else:
             render.data(msgspec.json.encode(block).decode())
     return code
@@ -278,9 +282,10 @@ def _read_json(given: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"--args is not valid JSON: {error}", "quote it for the shell: --args '{\"key\": 1}'"
-        ) from error
+        hint = "quote it for the shell: --args '{\"key\": 1}'"
+        if given.startswith("@") or os.path.isfile(given):
+            hint = f"to read a file, write `--args - < {shlex.quote(given.removeprefix('@'))}`"
+        raise UsageError(f"--args is not valid JSON: {error}", hint) from error
 
 
 def _read_file(path: str) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """`check`: the problems of a plugin's folder, each with its fix."""
 
+import os
 import shlex
+import tempfile
 
 import msgspec
 
@@ -11,13 +13,14 @@ from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.describe_plugin import problem_lines
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import problem_shape
-from anyplug.manage import plugin_check
+from anyplug.home.settings import find_home
+from anyplug.manage import fault_places, plugin_check
 from anyplug.model.errors import FAILED
 from anyplug.model.types import Plugin, Problem
 
 
 def _check(parser: Parser) -> Command:
-    parser.add_argument("path", metavar="PATH", help="the plugin's folder")
+    parser.add_argument("path", nargs="?", default=".", metavar="DIR", help="the plugin's folder or name (default: .)")
     return check
 
 
@@ -26,8 +29,7 @@ COMMANDS = {"check": _check}
 
 def check(session: Session) -> int:
     """Check a folder and print the findings."""
-    plugin = plugin_check.examine(session.options.path, session.catalog.settings.formats)
-    plugin = msgspec.structs.replace(plugin, problems=(*plugin.problems, *_changed_tools(session, plugin)))
+    plugin = findings(session, session.folder(session.options.path))
     if session.options.json:
         session.print_json(
             {
@@ -35,7 +37,9 @@ def check(session: Session) -> int:
                 "format": plugin.format,
                 "path": plugin.path,
                 "tools": [tool.name for tool in plugin.tools],
-                "problems": [problem_shape(problem) for problem in plugin.problems],
+                "problems": [
+                    {**problem_shape(problem), "hint": session.reached(problem.hint)} for problem in plugin.problems
+                ],
             }
         )
     else:
@@ -43,7 +47,7 @@ def check(session: Session) -> int:
             first, *more = problem_lines(problem)
             render.out(f"{problem.level}: {first}", *(f"  {line}" for line in more))
             if problem.hint:
-                render.out(f"  hint: {render.line(problem.hint)}")
+                render.out(f"  hint: {render.line(session.reached(problem.hint))}")
         found = render.count(len(plugin.problems), "problem") if plugin.problems else "no problems"
         tools = (
             "(it reports its tools when it runs)"
@@ -56,6 +60,29 @@ def check(session: Session) -> int:
             command = f"anyplug --plugin {shlex.quote(plugin.path)} tools {shlex.quote(plugin.name)}"
             render.out("Models read:", *(f"  {line}" for line in model_texts.shown(plugin.tools, command)))
     return FAILED if plugin.problems else 0
+
+
+def findings(session: Session, path: str) -> Plugin:
+    """Read a folder, with all problems that can be found without running it."""
+    plugin = plugin_check.examine(path, session.catalog.settings.formats)
+    plugin = msgspec.structs.replace(plugin, problems=fault_places.placed(plugin))
+    more = (*_changed_tools(session, plugin), *_syntax_errors(session, plugin))
+    return msgspec.structs.replace(plugin, problems=(*plugin.problems, *more))
+
+
+def _syntax_errors(session: Session, plugin: Plugin) -> list[Problem]:
+    """Return the syntax errors in its scripts."""
+    if not os.path.isdir(plugin.path):
+        return []
+    from anyplug.launch import syntax_check  # imports an event loop, as running a plugin does
+
+    if not syntax_check.scripts(plugin):
+        return []
+    import anyio  # for the same reason
+
+    # A home of its own: to look at a plugin creates nothing in the user's.
+    with session.progress("parsing its scripts"), tempfile.TemporaryDirectory(prefix="anyplug-check-") as home:
+        return anyio.run(syntax_check.faults, find_home(home), plugin)
 
 
 def _changed_tools(session: Session, plugin: Plugin) -> list[Problem]:

@@ -9,20 +9,28 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "run": ("run", "Run a slash command, or list all of them", "anyplug run /greet Ada"),
         "chain": ("chain", "Call tools in sequence, passing results along", "anyplug chain steps.json"),
         "jobs": ("jobs", "List background jobs, or show or cancel one", "anyplug jobs"),
+        "results": ("results", "List long results, or read one that a model got cut", "anyplug results 0123456789ab"),
+        "chat": ("chat", "Chat with a model that calls your tools", "anyplug chat"),
+        "ui": ("ui", "Open the console in a browser", "anyplug ui"),
+        "ask": ("ask", "Ask a model that calls your tools, once", 'anyplug ask "how many words are in README.md?"'),
         "demo": ("demo", "Run the example plugins in a temporary home", "anyplug demo"),
     },
     "Install": {
         "install": (
             "install",
-            "Install a plugin from a folder or git repository",
-            "anyplug install https://example.org/plugins.git --subdir word-count",
+            "Install a plugin by folder, repository, archive or command",
+            "anyplug install owner/repo",
         ),
         "update": ("install", "Update an installed plugin from its source", "anyplug update word-count"),
+        "outdated": ("install", "List plugins of which there is a newer version", "anyplug outdated"),
+        "try": ("try_source", "Run a plugin's tool once, and keep nothing", "anyplug try owner/repo hello name=Ada"),
+        "search": ("search", "Search plugins in the catalogues that you configured", "anyplug search calendar"),
         "remove": ("install", "Remove a plugin", "anyplug remove word-count"),
         "enable": ("approve", "Turn a plugin on", "anyplug enable word-count"),
         "disable": ("approve", "Turn a plugin off without removing it", "anyplug disable word-count"),
         "config": ("config", "Show or change a plugin's configuration", "anyplug config weather units=metric"),
         "secret": ("secret", "Store, list or delete a plugin's secrets", "anyplug secret weather API_KEY"),
+        "login": ("login", "Sign in to a plugin's MCP server, in a browser", "anyplug login wiki"),
         "leftovers": (
             "leftovers",
             "List, hand over or delete data of removed plugins",
@@ -60,7 +68,17 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "Authors": {
         "new": ("new", "Create a plugin from a template", "anyplug new my-plugin --format zot --lang python"),
+        "dev": ("dev", "Check, reload and call a plugin on each save", "anyplug dev . word_count text='so long'"),
         "check": ("check", "Check a plugin's folder for problems", "anyplug check ./my-plugin"),
+        "test": ("plugin_test", "Run the test cases beside a plugin", "anyplug test ./my-plugin --junit report.xml"),
+    },
+    "Fleet": {
+        "fleet": ("fleet_command", "Set up, approve for and watch a fleet of machines", "anyplug fleet demo"),
+        "worker": (
+            "worker_command",
+            "Offer this machine's plugins to a fleet",
+            "anyplug worker --nats tls://nats.example.org --credentials gpu1.creds --label gpu=a100",
+        ),
     },
     "Operate": {
         "serve": ("serve", "Run the daemon that commands and agents share", "anyplug serve --detach"),

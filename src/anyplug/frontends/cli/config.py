@@ -9,6 +9,7 @@ from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import config_shape
 from anyplug.home import plugin_config
 from anyplug.model.errors import UsageError
+from anyplug.model.hints import command
 from anyplug.model.types import Plugin
 
 
@@ -67,7 +68,7 @@ def configure(session: Session) -> int:
     ]
     render.table(("KEY", "VALUE", "", "DESCRIPTION"), rows)
     for name in plugin_config.missing(plugin, values):
-        session.note(f"hint: `anyplug config {plugin.name} {name}` asks for the missing value")
+        session.note(f"hint: {command('config', plugin.name, name)} asks for the missing value")
     return 0
 
 
@@ -78,7 +79,7 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
     if equals:
         if secret:
             session.note(
-                f"note: leave the value out (`anyplug config {plugin.name} {name}`) to be asked for it; the "
+                f"note: leave the value out ({command('config', plugin.name, name)}) to be asked for it; the "
                 "command itself is seen on the screen, in your shell's history and by other programs"
             )
         return name, value
@@ -87,7 +88,7 @@ def _value(session: Session, plugin: Plugin, word: str) -> tuple[str, str]:
     value = _typed_in(name, secret=secret) if sys.stdin.isatty() else terminal.answer()
     if not value:
         raise UsageError(
-            f"no value was given for '{name}'", f"`anyplug config {plugin.name} --unset {name}` deletes it"
+            f"no value was given for '{name}'", f"{command('config', plugin.name, '--unset', name)} deletes it"
         )
     return name, value
 

@@ -80,9 +80,12 @@ def connect(session: Session) -> int:
         from anyplug.frontends.cli.connect_policy import gate  # only needed for policies
 
         home = find_home(options.home).path
-        return gate(
-            session, [*_program(by_name=options.by_name), *(["--home", home] if home != usual_home().path else [])]
-        )
+        program = _program(by_name=options.by_name)
+        from anyplug.manage.connect.policy_hooks import AGENTS  # for the same reason
+
+        if options.client in {"opencode", *AGENTS} and not options.remove and not options.print:
+            warn_of_missing_programs(session, options.client, program[0])
+        return gate(session, [*program, *(["--home", home] if home != usual_home().path else [])])
     if options.client is None:
         return _list(session)
     client = _client(options.client)
@@ -106,12 +109,13 @@ def _client(name: str) -> Client:
 
 def _join(session: Session, client: Client, server: str) -> int:
     home = find_home(session.options.home)
-    scope, is_here = _scope(session), client.is_here  # checked now, because our own file would make it look installed
+    scope = _scope(session)
     command = _command(session)
     change = client_entry.joining(home, client, server, command, scope, os.getcwd())
     if change.is_none:
         said = f"{client.title} is already connected, in {change.path}"
         return _report(session, change, "", said, connected=True, seen=_try_out(session, command, scope))
+    warn_of_missing_programs(session, client.name, command[0])
     _show(session, change, client_entry.snippet(client, server, command))
     _agree(session, f"Change {change.path}?", f"{client.title} was not connected")
     backup = client_entry.make(home, change)
@@ -122,9 +126,15 @@ def _join(session: Session, client: Client, server: str) -> int:
             session.note(f"note: {note}")
     if scope == "project" and os.path.isabs(command[0]):
         session.note(f"note: {command[0]} is a path of this machine; --by-name is for a file that others use too")
-    if not is_here:
-        session.warn(f"{client.title} does not seem to be installed here")
     return code
+
+
+def warn_of_missing_programs(session: Session, client: str, program: str) -> None:
+    """Warn before anything is written: our own file would make the client look installed."""
+    if not CLIENTS[client].is_here:
+        session.warn(f"{CLIENTS[client].title} does not seem to be installed here")
+    if not os.path.isabs(program) and shutil.which(program) is None:
+        session.warn(f"there is no program `{program}` on your PATH, so {CLIENTS[client].title} will not find it")
 
 
 def _try_out(session: Session, command: list[str], scope: Scope) -> "Seen | None":

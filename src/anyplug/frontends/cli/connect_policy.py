@@ -5,7 +5,8 @@ import os
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.home.settings import find_home, usual_home
-from anyplug.manage.connect import policy_hooks
+from anyplug.manage.connect import client_entry, policy_hooks
+from anyplug.manage.connect.clients import CLIENTS
 from anyplug.model.errors import UsageError
 from anyplug.policy.agent_events import POLICIES_OF
 from anyplug.policy.opencode import installation
@@ -64,6 +65,31 @@ def gate(session: Session, program: list[str]) -> int:
     return 0
 
 
+def connected(project: str) -> list[str]:
+    """Return whose policies decide about the agents that are connected, to policies or to plugins."""
+    here = [name for name in policy_hooks.AGENTS if any(_has_hooks(name, where) for where in (project, None))]
+    here += ["opencode"] if installation.installed_copies(project) else []
+    here += [name for name in (*policy_hooks.AGENTS, "opencode") if client_entry.is_connected(CLIENTS[name], project)]
+    return list(dict.fromkeys(POLICIES_OF.get(name, name) for name in here))
+
+
+def bound(project: str | None, harness: str) -> list[str]:
+    """Return the agents whose own tools such policies decide about, in a project or (None) in all projects."""
+    if harness == "opencode":
+        copies = installation.installed_copies(project or os.getcwd())
+        return ["OpenCode"] if any(copy.is_loaded and (project or copy.scope == "global") for copy in copies) else []
+    places = {project, None}
+    return [
+        agent.title
+        for name, agent in policy_hooks.AGENTS.items()
+        if POLICIES_OF.get(name, name) == harness and any(_has_hooks(name, where) for where in places)
+    ]
+
+
+def _has_hooks(name: str, project: str | None) -> bool:
+    return policy_hooks.are_in(policy_hooks.place(name, project), name)
+
+
 def _look(session: Session, home: str, project: str, agent: str) -> None:
     """Warn if the gate would refuse everything because there are no usable policies."""
     from anyplug.frontends.cli import policy_trust as trusting  # only needed here
@@ -76,5 +102,5 @@ def _look(session: Session, home: str, project: str, agent: str) -> None:
         engine.place(harness, nearest, engine.global_root(Options(), harness))
         trusting.offer(session, nearest.root)
     except NoPolicies as error:
-        session.warn(f"until that is fixed, every tool is refused here: {error}")
+        session.warn(f"every tool is refused here until this is fixed: {error}")
         session.note(f"hint: {error.hint}")

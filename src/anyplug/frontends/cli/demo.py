@@ -70,7 +70,7 @@ def demo(session: Session) -> int:
     try:
         folder = scratch.folder().path
         root = os.path.join(folder, "plugins")
-        shutil.copytree(_examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
+        shutil.copytree(examples(), root, ignore=shutil.ignore_patterns("config.json", "__pycache__"))
         results, as_expected = anyio.run(_show, session, console, root, os.path.join(folder, "home"))
     finally:
         scratch.close()
@@ -157,7 +157,7 @@ def _plain(text: str) -> str:
     return for_people(text).replace("[", r"\[")
 
 
-def _examples() -> str:
+def examples() -> str:
     """Find the examples: in the package, or next to its sources in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     shipped = os.path.join(package, "examples")

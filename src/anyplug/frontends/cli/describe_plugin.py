@@ -1,20 +1,15 @@
 """How commands describe plugins: their format, permissions and problems."""
 
-import msgspec
+from collections.abc import Callable
 
 from anyplug.catalog.pins import TOOLS_CHANGED
 from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import render
 from anyplug.frontends.json_output import server_shape
 from anyplug.model import permissions
-from anyplug.model.types import ConfigKey, Plugin, Problem
+from anyplug.model.types import Plugin, Problem
 
 TIERS = "tier 1: runs once you have approved it; tier 2: also asks you, once in each run"
-
-
-def named(name: str, description: str) -> str:
-    """Return a name with its description, if there is one."""
-    return f"{name}: {description}" if description else name
 
 
 def describe_servers(plugin: Plugin) -> list[str]:
@@ -34,39 +29,19 @@ def describe_permissions(asked: tuple[str, ...]) -> list[str]:
 
 def changed_for_people(before: Plugin, now: Plugin) -> list[str]:
     """Return as lines what changed in a plugin's configuration and in its instructions."""
-    old, new = ({key.name: key for key in plugin.config} for plugin in (before, now))
-    lines = [f"config: {name} is not used any more" for name in old if name not in new]
-    for name, key in new.items():
-        is_required = "required" if key.required else "optional"
-        if name not in old:
-            lines.append(f"config: {named(f'{name} is new ({is_required})', key.description)}")
-            continue
-        if key.required != old[name].required:
-            lines.append(f"config: {name} is now {is_required}")
-        if key.default != old[name].default:
-            lines.append(f"config: {name} now has {_default(key)}, before {_default(old[name])}")
-        if (key.description, key.tools, key.kind) != (old[name].description, old[name].tools, old[name].kind):
-            lines.append(f"config: {named(f'{name} has a new description', key.description)}")
-    if before.instructions != now.instructions:
-        from difflib import ndiff  # only needed for a change
+    from anyplug.manage import plugin_changes  # takes 4 ms to import, and only what changed needs it
 
-        texts = ndiff(before.instructions.splitlines(), now.instructions.splitlines())
-        lines += [f"instructions: {line}" for line in texts if line.startswith(("+ ", "- "))]
-    return [render.line(line) for line in lines]
+    return [render.line(line) for line in plugin_changes.changed_for_people(before, now)]
 
 
-def _default(key: ConfigKey) -> str:
-    return "no default" if key.default is msgspec.UNSET else f"the default {msgspec.json.encode(key.default).decode()}"
-
-
-def print_problems(entries: list[Entry]) -> None:
-    """Print plugins' problems, each with its fix."""
+def print_problems(entries: list[Entry], reached: Callable[[str], str]) -> None:
+    """Print plugins' problems, each with its fix. `reached` adapts hints to the options of this command."""
     for entry in entries:
         for problem in entry.problems:
             first, *more = problem_lines(problem)
             render.out("", f"{problem.level}: {entry.name}: {first}", *(f"  {line}" for line in more))
             if problem.hint:
-                render.out(f"  hint: {render.line(problem.hint)}")
+                render.out(f"  hint: {render.line(reached(problem.hint))}")
         if entry.state == "shadowed":
             render.out("", f"note: {entry.name} at {entry.path} is shadowed by {shadowed_by(entry)}")
 

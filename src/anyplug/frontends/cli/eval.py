@@ -32,7 +32,14 @@ VALUES = {  # options that take a value: the original's, before or after the com
     "--debug-dir": "",
     "--opa-path": "",
 }
-FLAGS = {"--strict": "strict", "--debug": "debug", "--cache": "cache", "--debug-files": "", "--debug-routing": ""}
+FLAGS = {
+    "--strict": "strict",
+    "--debug": "debug",
+    "--cache": "cache",
+    "--trial": "trial",
+    "--debug-files": "",
+    "--debug-routing": "",
+}
 LARGEST_ANSWER = 64 << 20  # bytes
 ATTACH_S = 2.0  # a running daemon answers in a millisecond
 ANSWER_S = 120.0  # signals may run for a while
@@ -87,7 +94,8 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
     }
     home = home_path(options.get("home", ""))
     try:
-        answer = _of_resident(home, request) or _of_our_own(home, request)
+        is_trial = bool(options.get("trial"))  # the daemon records who asks
+        answer = (None if is_trial else _of_resident(home, request)) or _of_our_own(home, request, is_trial=is_trial)
     except Exception as error:  # noqa: BLE001 - whatever it is, the agent must take it for a refusal
         answer = {"exit": _failure(options["harness"]), "decision": None, "said": [f"{type(error).__name__}: {error}"]}
     if answer["said"]:
@@ -144,24 +152,28 @@ def _failure(harness: str) -> int:
     return STOPPED if harness in {"claude", "codex"} else FAILED
 
 
-def _of_our_own(home: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Decide in this process."""
-    # Only needed without a daemon: importing it takes a tenth of a second.
+def _of_our_own(home: str, request: dict[str, Any], *, is_trial: bool) -> dict[str, Any]:
+    """Decide in this process. A trial has no effect on the audit, and its parent is no agent."""
+    from anyplug.frontends.cli import light_msgspec  # only needed without a daemon
+
+    light_msgspec.load()
+    # For the same reason: importing it takes a tenth of a second.
     from anyplug.frontends.policy_records import recorder
     from anyplug.home.settings import Home
     from anyplug.model.errors import AnyplugError
     from anyplug.policy import bound_agents
     from anyplug.policy.eval_requests import desk
 
-    bound_agents.note(home, os.getppid())
     place = Home(home)
     try:
         settings = place.read_settings()
     except AnyplugError as error:
         said = [f"error: {error.message}", f"hint: {error.hint}"]
         return {"exit": _failure(request["harness"]), "decision": None, "said": said}
-    ours = desk(home, settings.policy, recorder(place, settings))
-    opened = ours.open(request, cwd=os.getcwd())
+    ours = desk(home, settings.policy, None if is_trial else recorder(place, settings))
+    opened = ours.open(
+        request, cwd=os.getcwd(), heard=lambda: None if is_trial else bound_agents.note(home, os.getppid())
+    )
     if isinstance(opened, dict):
         return opened
     if not opened.has_signals:
@@ -192,6 +204,9 @@ def _eval(parser: Parser) -> Command:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if the decision is halt, deny or block")
     parser.add_argument("--cache", action="store_true", help="cache decisions that depend only on the event")
     parser.add_argument(
+        "--trial", action="store_true", help="for scripts that test policies: decide, but record nothing"
+    )
+    parser.add_argument(
         "--log-level", default="", metavar="LEVEL", help="debug: print to stderr which policy decided what"
     )
     return run
@@ -203,6 +218,6 @@ COMMANDS = {"eval": _eval}
 def run(session: Session) -> int:
     """Decide about the event on stdin."""
     given = session.options
-    names = ("harness", "policy_dir", "global_config", "strict", "cache", "log_level", "debug")
+    names = ("harness", "policy_dir", "global_config", "strict", "cache", "trial", "log_level", "debug")
     options = {name: getattr(given, name) for name in names}
     return _decide({**options, "home": given.home or ""}, _standard_input())

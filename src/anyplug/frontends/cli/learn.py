@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anyplug.launch.learning import Learning, Lesson, Need
 
 MOST_CALLED = 1_000  # calls of other plugins' tools that are considered
+MANIFESTS = {"cyclop": "plugin.json", "mcp": "mcp.json"}  # where authors name permissions; other formats cannot
 SHOWN_ANSWER = 200  # characters of the tool's answer
 
 
@@ -56,7 +57,7 @@ def learn(session: Session) -> int:
         attachment = Attachment(kind, yes=True, shows_panels=False)
         result = await host.call(options.tool, given, attachment=attachment)
         chain = (attachment.id, f"{entry.name}/{tool.own_name}")
-        for item in host.audit.records(limit=MOST_CALLED):
+        for item in host.audit.calls(MOST_CALLED):
             if item.record.callers == chain and item.record.plugin != entry.name:
                 called[item.record.tool] = item.record.verdict == "denied"
         return result
@@ -67,7 +68,7 @@ def learn(session: Session) -> int:
         if code != REFUSED:  # for example a remote server
             session.note(f"note: no program of {entry.name} ran on this machine, so there is nothing to report")
         return report(session, result)
-    _show(session, entry, result, _lesson(session, entry, learning, called, has_failed=result.is_error))
+    _show(session, entry, result, lesson_of(session, entry, learning, called, has_failed=result.is_error))
     return code
 
 
@@ -95,11 +96,12 @@ def _agree(session: Session, tool: Tool, entry: Entry) -> None:
         refuse(f"{tool.name} was not run", "nothing has changed")
 
 
-def _lesson(
+def lesson_of(
     session: Session, entry: Entry, learning: "Learning", called: dict[str, bool], *, has_failed: bool
 ) -> "Lesson":
+    """Conclude what a call needed from what was observed."""
     from anyplug.launch.assessment import drawn
-    from anyplug.launch.learning import Around, conclude  # for the same reason
+    from anyplug.launch.learning import Around, conclude, used  # for the same reason
     from anyplug.runtime.sandbox.system_paths import program_files
 
     catalog, standing = session.catalog, entry.standing
@@ -115,13 +117,25 @@ def _lesson(
         has_failed=has_failed,
         called=called,
     )
-    return conclude(learning.events, around)
+    lesson = conclude(learning.events, around)
+    _note(session, entry, used(lesson, around))
+    return lesson
+
+
+def _note(session: Session, entry: Entry, found: dict[str, tuple[str, ...]]) -> None:
+    """Keep what was used, for the console; one that was named for this run is kept by nobody."""
+    from anyplug.catalog import seen_permissions  # few commands need it
+
+    if not entry.plugin.explicit:
+        catalog = session.catalog
+        digest = catalog.digest(entry.plugin).value
+        seen_permissions.note(catalog.store, entry.path, digest, found, is_whole=True)
 
 
 def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> None:
     from anyplug.launch.learning import commands  # for the same reason
 
-    typed = commands(entry.name, lesson, is_approved=not entry.plugin.explicit)
+    typed = commands(entry.name, lesson, folder=entry.plugin.path if entry.plugin.explicit else "")
     is_fitting = not lesson.add and not lesson.remove
     if session.options.json:
         session.print_json(
@@ -156,6 +170,10 @@ def _show(session: Session, entry: Entry, result: Result, lesson: "Lesson") -> N
         render.out("", "To change them:")
         for command in typed:
             render.out(f"  {command}")
+    where = MANIFESTS.get(entry.plugin.format)
+    if where and not is_fitting:
+        listed = ", ".join(f'"{name}"' for name in sorted({*lesson.keep, *lesson.add}))
+        render.out("", f"If you are its author, {where} should say:", f'  "permissions": [{render.line(listed)}]')
     _say_limits(session, lesson)
 
 

@@ -23,6 +23,7 @@ def _list(parser: Parser) -> Command:
     parser.add_argument(
         "--state", metavar="STATE", choices=states, help=f"only plugins in this state: {', '.join(states)}"
     )
+    parser.add_argument("--all", action="store_true", help="also list folders that may be plugins, by their files")
     return list_plugins
 
 
@@ -43,16 +44,26 @@ def list_plugins(session: Session) -> int:
     """List what was found."""
     wanted = session.options.state
     healths = _healths(session)
-    entries = [entry for entry in session.running_snapshot().entries if not wanted or entry.state == wanted]
+    found = session.running_snapshot().entries
+    if session.options.all:
+        session.catalog.shows_all = True
+        known = {entry.path for entry in found}
+        found = (*found, *(entry for entry in session.catalog.load().entries if entry.path not in known))
+    entries = [entry for entry in found if not wanted or entry.state == wanted]
+    # A folder that was named for this run, as for every other command.
+    code = FAILED if any(entry.plugin.explicit and entry.state == "broken" for entry in found) else DONE
     if session.options.json:
-        session.print_json([entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries])
-        return 0
+        shapes = [entry_shape(entry, healths.get(entry.path, "idle")) for entry in entries]
+        for problem in (problem for shape in shapes for problem in shape["problems"]):
+            problem["hint"] = session.reached(problem["hint"])
+        session.print_json(shapes)
+        return code
     _say_what_agents_want(session)
     if not entries:
         render.out(f"No plugin is {wanted}." if wanted else "No plugins found.")
         if not session.snapshot.entries:
             session.note(*_where_we_looked(session))
-        return 0
+        return code
     rows = [
         (
             entry.name,
@@ -66,10 +77,10 @@ def list_plugins(session: Session) -> int:
         for entry in entries
     ]
     render.table(("NAME", "VERSION", "FORMAT", "STATE", "TIER", "TOOLS", "DESCRIPTION"), rows)
-    print_problems(entries)
+    print_problems(entries, session.reached)
     if sys.stdout.isatty() and any(entry.plugin.tier > 1 for entry in entries):
         session.note(TIERS)
-    return 0
+    return code
 
 
 def _say_what_agents_want(session: Session) -> None:
@@ -137,6 +148,8 @@ def list_tools(session: Session) -> int:
         _print_tools(owned, snapshot)
     else:
         render.out("No tools can be called.")
+        if not snapshot.entries:
+            session.note(*_where_we_looked(session))
     if name in snapshot.owners:
         return DONE
     return say_who_is_missing(session, snapshot, name or "", is_all=session.options.all)
@@ -193,6 +206,7 @@ def _show_tools(owned: list[tuple[Tool, Entry]], snapshot: Snapshot) -> None:
                 ("arguments", model_texts.arguments(tool) or "none"),
                 *model_texts.rest_of_schemas(tool),
                 ("runs", "as a job" if tool.is_async else ""),
+                ("deferred", "agents see it once they search for it or a result activates it" if tool.deferred else ""),
             ],
             whole=True,
         )

@@ -87,4 +87,5 @@ def _load() -> "Callable[[Host, View], Awaitable[None]]":
     # With the SDK.
     from anyplug.frontends.mcp.stdio_server import serve_stdio
 
+    mcp_sdk.set_aside()
     return serve_stdio

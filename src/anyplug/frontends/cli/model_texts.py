@@ -3,14 +3,15 @@
 Before an approval it is shown up to a limit, with one line that tells how much is hidden and which command shows it.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.describe_plugin import named
+from anyplug.model.late_patterns import late
+from anyplug.model.schema_words import TYPES, WORDS
+from anyplug.model.tool_names import described
 from anyplug.model.types import Tool
 from anyplug.model.untrusted_text import CUT
 
@@ -20,18 +21,7 @@ MOST_LINES = 20  # of one description
 ROOM = 6_000  # characters of all descriptions together
 FIRST = 300  # characters of a description that are always shown
 
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_DIALECT = re.compile(r"https?://json-schema\.org/(?:draft[-/])?[\w-]{1,8}/schema#?")
-# JSON Schema's own keywords. Every other key is a name that an author chose.
-_SCHEMA = (
-    "$anchor $comment $defs $id $ref $schema additionalItems additionalProperties allOf anyOf const contains default "
-    "definitions dependentRequired dependentSchemas deprecated description else enum examples exclusiveMaximum "
-    "exclusiveMinimum format if items maxContains maxItems maxLength maxProperties maximum minContains minItems "
-    "minLength minProperties minimum multipleOf not oneOf pattern patternProperties prefixItems properties "
-    "propertyNames readOnly required then title type unevaluatedItems unevaluatedProperties uniqueItems "
-    "writeOnly"
-)
-_WORDS = frozenset(_SCHEMA.split())
+_DIALECT = late(r"https?://json-schema\.org/(?:draft[-/])?[\w-]{1,8}/schema#?")
 
 
 def shown(tools: Sequence[Tool], command: str) -> list[str]:
@@ -100,7 +90,7 @@ def _beginning(text: str, most: int) -> str:
 
 def _lines(name: str, text: str, *, is_cut: bool) -> list[str]:
     first, *more = text.split("\n")
-    found = [named(name, render.line(first)), *(f"  {render.QUOTE}{render.line(line)}" for line in more)]
+    found = [described(name, render.line(first)), *(f"  {render.QUOTE}{render.line(line)}" for line in more)]
     return [*found[:-1], found[-1] + CUT] if is_cut else found
 
 
@@ -119,14 +109,14 @@ def _texts(schema: Any) -> Iterator[str]:
         elif isinstance(value, list):
             waiting += value
         elif isinstance(value, dict):
-            yield from (key for key in value if key not in _WORDS)
+            yield from (key for key in value if key not in WORDS)
             waiting += [item for key, item in value.items() if not _is_form(key, item, value)]
 
 
 def _is_form(key: str, item: Any, schema: dict[str, Any]) -> bool:
     """Return whether a part of a schema contains no text of its author."""
     if key == "type":
-        return all(isinstance(name, str) and name in _TYPES for name in (item if isinstance(item, list) else [item]))
+        return all(isinstance(name, str) and name in TYPES for name in (item if isinstance(item, list) else [item]))
     if key == "required":
         names = schema.get("properties")
         return isinstance(item, list) and isinstance(names, dict) and all(map(names.__contains__, map(str, item)))

@@ -12,6 +12,7 @@ from anyplug.manage import scaffold
 from anyplug.runtime.processes.toolchain import find_node
 
 FORMATS = tuple(scaffold.KINDS)
+SPELLINGS = {"javascript": "node", "js": "node", "nodejs": "node", "ts": "typescript", "py": "python", "golang": "go"}
 OLD_NAMES = {"cyclop-one": "cyclop"}  # accepted by earlier versions
 LANGUAGES = tuple(dict.fromkeys(language for kind in scaffold.KINDS.values() for language in kind.languages))
 NO_NODE = "It needs Node, which is not installed: `pip install 'anyplug[node]'` installs it. Then:"
@@ -30,9 +31,10 @@ def _new(parser: Parser) -> Command:
     parser.add_argument(
         "--lang",
         choices=LANGUAGES,
+        type=lambda given: SPELLINGS.get(given.lower(), given),
         default="",
         metavar="LANGUAGE",
-        help=f"{', '.join(LANGUAGES)} (default: the first one that the format has)",
+        help=f"{', '.join(LANGUAGES)}; javascript is node (default: the first one that the format has)",
     )
     parser.add_argument(
         "--into", type=folder, default=".", metavar="FOLDER", help="the folder to create it in (default: this one)"
@@ -75,8 +77,9 @@ def _next(session: Session, made: scaffold.Draft, path: str) -> list[str]:
     here = shlex.quote(path)
     roots = registry.standard_roots(find_home(session.options.home), os.getcwd())
     is_found = os.path.dirname(os.path.abspath(path)) in roots
+    program = shlex.join(["anyplug", *(["--home", session.options.home] if session.options.home else [])])
     return [
-        f"anyplug check {here}",
-        f"anyplug -e {here} call {made.tool} {arguments}",
-        f"anyplug approve {made.name}" if is_found else f"anyplug install {here}",
+        f"{program} check {here}",
+        f"{program} -e {here} call {made.tool} {arguments}",
+        f"{program} approve {made.name}" if is_found else f"{program} install {here}",
     ]

@@ -1,7 +1,8 @@
 """The command line's grammar: program options, then a command, then its own options."""
 
 import argparse
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
@@ -9,6 +10,7 @@ from anyplug.frontends.cli import render
 from anyplug.frontends.cli.commands import ALIASES, COMMANDS, GROUPS, aliases_of
 from anyplug.model.errors import DONE, USAGE, UsageError
 from anyplug.model.hints import command
+from anyplug.model.late_patterns import late
 
 if TYPE_CHECKING:
     from anyplug.frontends.cli.cli_run import Session
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
 Command = Callable[["Session"], int]
 
 TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
-BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--quiet", "--debug"}
+BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--fleet", "--quiet", "--debug"}
 KEY_VALUE = "KEY=VALUE"  # how commands show a tool's arguments
+INVALID_CHOICE = late(r"invalid choice: '([^']*)' \(choose from (.*)\)", re.DOTALL)  # as argparse says it
+MISSING = "arguments are required: "  # and this
 MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
 
@@ -47,6 +51,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         self._json = json
         self.words: list[str] = []  # the whole command line, as typed
+        self.foreign_at: Callable[[list[str]], int | None] = _nowhere  # where another program's words begin
         self.rest = self.add_argument_group("more options")
 
     def error(self, message: str, hint: str = "") -> NoReturn:
@@ -61,6 +66,8 @@ class Parser(argparse.ArgumentParser):
     def _cure(self, message: str) -> str:
         """Return what to type instead, or where to look."""
         usually = f"`{self.prog} --help` shows how to use it"
+        if wrong := INVALID_CHOICE.search(message):
+            return _meant(wrong[1], re.findall("'([^']+)'", wrong[2]), usually)
         unknown = message.partition("unrecognized arguments: ")[2].replace("=", " ").split()
         if misplaced := [word for word in unknown if word in BEFORE_COMMAND]:
             return f"{misplaced[0]} goes before the command: {command(*_moved(misplaced[0], self.words))}"
@@ -70,7 +77,39 @@ class Parser(argparse.ArgumentParser):
         if unknown and unknown[0].startswith("--") and any(action.metavar == KEY_VALUE for action in self._actions):
             key, value, *_ = [*unknown, "..."]
             return f"a tool's arguments are written {KEY_VALUE}: `{key.removeprefix('--')}={value}`; {usually}"
+        if unknown and (chosen := self._option_of(unknown[0].removeprefix("--"))):
+            return f"did you mean {chosen}? {usually}"
+        if unknown and unknown[0].startswith("-"):
+            return _meant(unknown[0], self._option_string_actions.keys() - {"--help"}, usually)
+        if unknown or MISSING in message:
+            return f"{self._choices_of(message.partition(MISSING)[2].split(', '))}{usually}: {self.usage}"
         return usually
+
+    def _option_of(self, word: str) -> str:
+        """Return how to write a word that was typed as an option but is another one's value: `--format csv`."""
+        for action in self._actions:
+            if word in (action.choices or ()):
+                return " ".join([*action.option_strings[:1], word])
+        return ""
+
+    def _choices_of(self, names: list[str]) -> str:
+        """Return what missing arguments may be."""
+        return "".join(
+            f"{action.metavar} is one of {', '.join(map(str, action.choices))}; "
+            for action in self._actions
+            if action.choices and {str(action.metavar), *action.option_strings} & set(names)
+        )
+
+
+def _meant(word: str, known: Iterable[str], usually: str) -> str:
+    from difflib import get_close_matches  # only needed after a typo
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]}? {usually}" if near else usually
+
+
+def _nowhere(words: list[str]) -> int | None:
+    return None
 
 
 def _moved(option: str, words: list[str]) -> list[str]:
@@ -119,10 +158,12 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, Command]:
         _refuse(parser, name, rest)
     command_options, run = command_parser(name, json=is_json)
     command_options.words = words
+    end = command_options.foreign_at(rest)
+    own = rest if end is None else rest[:end]
     # People also write options between a tool's arguments; but argparse drops a `--` when it allows for that.
-    read = command_options.parse_args if "--" in rest else command_options.parse_intermixed_args
-    read(rest, namespace=options)
-    options.named, options.typed = name, rest
+    read = command_options.parse_args if "--" in own else command_options.parse_intermixed_args
+    read(own, namespace=options)
+    options.named, options.typed, options.foreign = name, rest, [] if end is None else rest[end:]
     return options, run
 
 
@@ -165,6 +206,9 @@ def program_parser(*, json: bool = False) -> Parser:
         "--home", type=folder, metavar="DIR", help="keep plugins, decisions and data here (default: $ANYPLUG_HOME)"
     )
     parser.add_argument("--no-discover", action="store_true", help="use only plugins given with --plugin")
+    parser.add_argument(
+        "--fleet", action="store_true", help="also use the tools of the fleet in [fleet] of the settings"
+    )
     parser.add_argument("--quiet", action="store_true", help="print only errors to stderr, no notes or warnings")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="store_true", help="print the version and exit")

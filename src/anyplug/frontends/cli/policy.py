@@ -1,12 +1,12 @@
 """`policy`: for policy authors."""
 
 import os
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.model import hints
 from anyplug.model.errors import FAILED, ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ACTIONS = ("init", "validate", "inspect", "test", "explain", "replay", "trust")
 HARNESSES = ("opencode", "claude", "anyplug")
+TITLES = {"opencode": "OpenCode", "claude": "Claude Code and Codex", "anyplug": "the tools of all plugins"}
 SINCE = "7d"
 IN_FORCE = {
     "opencode": "`anyplug connect opencode --policy{0}` puts it into force",
@@ -39,7 +40,8 @@ def _policy(parser: Parser) -> Command:
         "--harness",
         choices=HARNESSES,
         metavar="AGENT",
-        help=f"the agent whose policies to use: {', '.join(HARNESSES)} (default: all that have policies)",
+        help=f"the agent whose policies to use: {', '.join(HARNESSES)} (default: all that have policies; "
+        "with init: the one that is connected, else opencode)",
     )
     parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
     parser.add_argument(
@@ -90,29 +92,44 @@ def run(session: Session) -> int:
 
 def _init(session: Session) -> int:
     from anyplug.frontends.cli import policy_trust as trusting  # for the same reason
+    from anyplug.frontends.cli.connect_policy import bound, connected
     from anyplug.policy.authoring import starter
     from anyplug.policy.paths import FOLDER
 
-    harness, is_own = session.options.harness or "opencode", session.options.for_all
+    is_own = session.options.for_all
+    if (what := session.options.what) in HARNESSES and not os.path.isdir(what):
+        raise UsageError(
+            f"'{what}' is an agent, and there is no folder with that name",
+            hints.command("policy", "init", "--harness", what),
+        )
     given = os.path.abspath(session.options.what or ".")
-    if is_own:
-        root = _own_root(session, harness)
-    else:
-        root = given if os.path.basename(given) == FOLDER else os.path.join(given, FOLDER)
+    if given != (above := os.path.dirname(given)) and os.path.basename(given) == FOLDER:
+        given = above
+    chosen = connected(given) if not session.options.harness else []
+    harness = session.options.harness or (chosen[0] if len(chosen) == 1 else HARNESSES[0])
+    root = _own_root(session, harness) if is_own else os.path.join(given, FOLDER)
     was_empty = not os.path.lexists(root)
     written = starter.write(root, harness, is_own=is_own)
     if was_empty and not (is_own and harness == "anyplug"):
         trusting.accept_own(session, root, is_own=is_own)
     if session.options.json:
-        session.print_json({"written": written})
+        session.print_json({"harness": harness, "written": written})
         return 0
     shown = [path if is_own else os.path.relpath(path) for path in (*written, root)]
     for path in shown[:-1]:
         render.out(path)
     if not written:
         session.note(f"nothing to write: {shown[-1]} is complete")
+    if written and not session.options.harness:
+        why = ", because it is connected" if chosen == [harness] else ""
+        other = next(one for one in HARNESSES if one != harness)
+        command = hints.command("policy", "init", "--harness", other, *(["--global"] if is_own else []))
+        session.note(f"this is for {TITLES[harness]}{why}; {command} does the same for {TITLES[other]}")
     tests = f"anyplug policy test {shown[-1]}" if is_own else "anyplug policy test"
-    session.note(f"`{tests}` runs the examples, {IN_FORCE[harness].format(' --global' if is_own else '')}")
+    where = IN_FORCE[harness].format(" --global" if is_own else "")
+    if agents := bound(None if is_own else given, harness):
+        where = f"and it is in force for the tools of {' and '.join(agents)}"
+    session.note(f"`{tests}` runs the examples, {where}")
     if not is_own:
         trusting.offer(session, root)
     return 0
@@ -133,7 +150,7 @@ def _own_root(session: Session, harness: str) -> str:
 
 def _validate(session: Session) -> int:
     checked = _checked(session)
-    remarks, places = checked.remarks, _counted(checked)
+    remarks, places = checked.remarks, checked.places
     is_failed = not checked.is_valid or (session.options.strict and bool(remarks))
     if session.options.json:
         session.print_json(
@@ -152,11 +169,6 @@ def _validate(session: Session) -> int:
     return FAILED if is_failed else 0
 
 
-def _counted(checked: "Checked") -> list[dict[str, Any]]:
-    counts = Counter((held.harness, held.place) for held in checked.held)
-    return [{"harness": harness, "place": place, "policies": count} for (harness, place), count in counts.items()]
-
-
 def _inspect(session: Session) -> int:
     from anyplug.policy.paths import FOLDER  # for the same reason
 
@@ -166,7 +178,7 @@ def _inspect(session: Session) -> int:
         raise ConfigError(
             "the policies are invalid:\n" + "\n".join(wrong), "`anyplug policy validate` lists the problems"
         )
-    rows = [_row(held) for held in checked.held]
+    rows = [held.shape for held in checked.held]
     if session.options.json:
         session.print_json(rows)
         return 0
@@ -193,26 +205,11 @@ def _path(held: "Held") -> str:
 
 
 def _checked(session: Session) -> "Checked":
-    from anyplug.frontends.cli.policy_scope import ProjectPolicies  # for the same reason
+    from anyplug.frontends.cli.policy_scope import policies_of  # for the same reason
 
     if session.options.what:
         raise UsageError(
             f"{session.options.action} takes no file: it covers all policies that apply here",
             "--policy-dir DIR uses another folder, --harness AGENT one agent",
         )
-    return ProjectPolicies(session).checked()
-
-
-def _row(held: "Held") -> dict[str, Any]:
-    policy = held.policy
-    return {
-        "harness": held.harness,
-        "place": held.place,
-        "file": policy.file,
-        "package": policy.name,
-        "title": policy.title,
-        "events": sorted(policy.route.events),
-        "tools": sorted({*policy.route.tools, *policy.route.patterns}),
-        "signals": list(policy.route.signals),
-        "verbs": list(dict.fromkeys(part.verb for part in policy.parts)),
-    }
+    return policies_of(session).checked()

@@ -3,34 +3,37 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.policy_scope import ProjectPolicies
+from anyplug.frontends.cli.policy_scope import policies_of
 from anyplug.model.errors import FAILED, ConfigError, UsageError
-from anyplug.policy import policy_files
 from anyplug.policy.accepted_copies import TRUST
 from anyplug.policy.agent_events import HARNESSES, BadEvent, parse
 from anyplug.policy.authoring import event_replay, examples
-from anyplug.policy.authoring.event_replay import Replayed
+from anyplug.policy.authoring.candidate_replays import replay_file, replay_folder
+from anyplug.policy.authoring.explanations import shape
+from anyplug.policy.authoring.project_policies import ProjectPolicies
 from anyplug.policy.authoring.trial import Explained, Trial, misplaced
-from anyplug.policy.event_log import Recorded, Recordings
+from anyplug.policy.event_log import Recordings
 from anyplug.rego import RegoErrors
 
-WHOLE = "`anyplug policy replay FOLDER` takes a whole .cupcake, with its helpers and rulebook"
+EVENTS = {  # an example of each
+    "opencode": '{"tool": "bash", "args": {"command": "npm publish"}}',
+    "claude": '{"tool_name": "Bash", "tool_input": {"command": "npm publish"}}',
+    "anyplug": '{"tool": "word_count", "args": {"text": "so long"}}',
+}
 GIVE_EVENT = "pass a file, JSON, or - to read it from stdin"
-
-Events = Callable[[], Iterable[Recorded]]
 
 
 def test(session: Session) -> int:
     """Run examples: the project's, the user's if there is no project, or those in the named file or folder."""
     given = session.options.what
-    place = ProjectPolicies(session, given or "")
+    place = policies_of(session, given or "")
     files = _examples(place, given)
     if not files:
         where = given or (place.root if place.is_there else "your own policies")
@@ -78,14 +81,14 @@ def explain(session: Session) -> int:
     if not options.what:
         raise UsageError("explain needs an event", GIVE_EVENT)
     content, signals = _content_of(options.what), _signals(options.signals)
-    place = ProjectPolicies(session)
+    place = policies_of(session)
     trial = place.trial_here(place.harness())
     try:
         given = parse(content)
         event = trial.read(given, place.folder)
         explained = trial.explain(event, signals)
     except BadEvent as error:
-        hint = "`docs/reference/policies.md` describes events"
+        hint = f"write it like `{EVENTS[trial.harness]}`"
         if trial.harness != "claude" and b'"tool_name"' in content:
             hint = "`--harness claude` takes events of Claude Code, which have a tool_name"
         raise UsageError(f"this is not an event of {trial.harness}: {error}", hint) from error
@@ -93,25 +96,7 @@ def explain(session: Session) -> int:
     refusal, now = trial.refusal_by_eval(given), place.in_force(event, given, signals)
     is_other = now is not None and (now.verb, now.reason) != (decision.verb, decision.reason)
     if options.json:
-        session.print_json(
-            {
-                "harness": trial.harness,
-                "decision": decision.verb,
-                "reason": decision.reason,
-                "answer": outcome.answer,
-                "cacheable": outcome.is_cacheable,
-                "findings": decision.findings,
-                "context": decision.context,
-                "fired": explained.fired,
-                "printed": explained.printed,
-                "failures": explained.failures,
-                "policies": explained.routed,
-                "signals_unanswered": explained.unanswered,
-                "eval_refuses": refusal,
-                "in_force": {"decision": now.verb, "reason": now.reason} if now is not None else None,
-                "input": explained.input,
-            }
-        )
+        session.print_json(shape(trial.harness, explained, refusal, now))
         return 0
     _show(explained)
     for line in (*outcome.said, *filter(None, (misplaced(given, trial.harness), trial.wrong_signals(signals)))):
@@ -165,9 +150,11 @@ def replay(session: Session) -> int:
     log = Recordings(session.catalog.home.path, 0)
     try:
         if os.path.isdir(options.what):
-            done, notes = _replay_folder(ProjectPolicies(session), options.what, lambda: log.since(since))
+            done, notes = replay_folder(policies_of(session), options.what, lambda: log.since(since))
         else:
-            done, notes = _replay_file(ProjectPolicies(session), options.what, lambda: log.since(since))
+            done, notes = replay_file(
+                policies_of(session), options.what, _text_of(options.what), lambda: log.since(since)
+            )
     except RegoErrors as error:
         raise ConfigError(
             f"the candidate is invalid:\n{error}", "fix the lines named above, then run it again"
@@ -188,63 +175,6 @@ def replay(session: Session) -> int:
             "hint: calls are recorded where policies are in force, for `record_days` of [policy] in settings.toml"
         )
     return 0
-
-
-def _replay_folder(place: ProjectPolicies, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
-    """Compare all of a folder, with its helpers and rulebook, to what was accepted here. Raises RegoErrors."""
-    root = policy_files.of_policy_dir(given)
-    if not os.path.isdir(root):
-        raise UsageError(f"there is no .cupcake in or around {given}", "name the folder that has one")
-    names, found, changed = place.harnesses(root), [], dict[str, None]()
-    for harness in names:
-        old, new = place.accepted(harness), policy_files.read(root, harness, origin=place.root)
-        changed.update(dict.fromkeys(event_replay.differing(old, new)))
-        before, after = place.trial_of(old, harness), place.trial_of(new, harness)
-        found.append(event_replay.replay(recorded(), place.root, before, after))
-    said = f"{os.path.relpath(root)} was compared with the policies that you accepted last"
-    return _together(found), [f"{said}, for events of {', '.join(names)} in this project", _changed(changed)]
-
-
-def _replay_file(place: ProjectPolicies, given: str, recorded: Events) -> tuple[Replayed, list[str]]:
-    """Compare the files as they are, with a policy or helper replaced, to what was accepted. Raises RegoErrors."""
-    path = os.path.abspath(given)
-    if path.endswith((".yml", ".yaml")):
-        raise UsageError(f"{given} is not a policy", WHOLE)
-    text, harness = _text_of(given), place.harness(path)
-    try:
-        candidate = event_replay.candidate(path, text, place.trial_here(harness))
-    except event_replay.NoCandidate as error:
-        raise UsageError(f"{given} cannot be replayed: {error}", WHOLE) from error
-    stands = f"in place of {', '.join(candidate.replaces)}" if candidate.replaces else "next to the others"
-    if candidate.is_own:
-        now = place.trial_here(harness)
-
-        def other(root: str) -> event_replay.Pair:
-            there = place.trial(harness, root)
-            return there, candidate.tried(there)
-
-        done = event_replay.replay(recorded(), place.root, now, candidate.tried(now), other)
-        return done, [f"the candidate was used {stands}, for events of {harness} in all projects"]
-    names = place.harnesses() if candidate.is_shared else [harness]
-    found, changed = [], dict[str, None]()
-    for name in names:
-        old, now = place.accepted(name), place.trial_here(name)
-        changed.update(dict.fromkeys(event_replay.differing(old, now.loaded.source)))
-        found.append(event_replay.replay(recorded(), place.root, place.trial_of(old, name), candidate.tried(now)))
-    said = f"the candidate was used {stands}, for events of {', '.join(names)} in this project"
-    return _together(found), [said, *([_changed(changed)] if changed else [])]
-
-
-def _changed(names: Iterable[str]) -> str:
-    listed = ", ".join(names)
-    return f"differs from what you accepted: {listed}" if listed else "it is the same as what you accepted"
-
-
-def _together(found: list[Replayed]) -> Replayed:
-    """Join the results for several agents."""
-    changes = sorted((change for one in found for change in one.changes), key=lambda change: change.at)
-    elsewhere = found[0].elsewhere - sum(one.events for one in found[1:]) if found else 0
-    return Replayed(events=sum(one.events for one in found), elsewhere=elsewhere, changes=tuple(changes))
 
 
 def _signals(given: str | None) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ prints text as it is, and `data` what a plugin returned to a program that reads 
 """
 
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -14,7 +13,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from anyplug.model.untrusted_text import escaped_json, for_people, lines_for_people
+from anyplug.model.late_patterns import late
+from anyplug.model.untrusted_text import escaped_json, for_people, lines_for_people, visible
 
 GAP = 2  # spaces between columns
 NARROWEST = 24  # characters that the last column keeps on a narrow terminal
@@ -25,9 +25,9 @@ TAB = 8  # columns
 ESCAPE = 10  # characters of the longest escape
 WIDE_IF_PIPED = 200  # programs that read lines want them whole
 
-_COLOUR = re.compile("\x1b\\[[0-9;:]{0,40}m")  # colours and emphasis
-_HIDES = re.compile("(?<![0-9])0*8(?![0-9])")  # the number that hides text, except as one of the 256 colours
-_BY_NUMBER = re.compile("[34]8[;:]5[;:][0-9]{1,3}")
+_COLOUR = late("\x1b\\[[0-9;:]{0,40}m")  # colours and emphasis
+_HIDES = late("(?<![0-9])0*8(?![0-9])")  # the number that hides text, except as one of the 256 colours
+_BY_NUMBER = late("[34]8[;:]5[;:][0-9]{1,3}")
 QUOTE = "| "  # before each line of a plugin's text
 HANG = 4  # indentation of continuation lines
 NARROW = 0x1100  # from this character on, many are two cells wide
@@ -99,7 +99,7 @@ def say_quoted(text: str) -> None:
     Tabs stay; every other hidden character is shown as an escape.
     """
     for line in text.rstrip("\n").split("\n"):
-        shown = QUOTE + _with_tabs(line)
+        shown = QUOTE + visible(line)
         print(
             "\n".join(_folded(shown.expandtabs(TAB), sys.stderr, QUOTE) if sys.stderr.isatty() else [shown]),
             file=sys.stderr,
@@ -206,18 +206,23 @@ def duration(seconds: float) -> str:
 
 
 def data(text: str) -> None:
-    """Print what a plugin returned: unchanged for a program, without escape sequences on a terminal.
+    """Print what a plugin returned, as `for_stdout` changes it."""
+    trusted(for_stdout(text))
+
+
+def for_stdout(text: str) -> str:
+    """Return what a plugin returned: unchanged for a program, without escape sequences for a terminal.
 
     Those could fill the clipboard, which needs its own permission, or overwrite earlier output.
     """
-    if sys.stdout.isatty():
-        text = "\n".join(_with_tabs(line) for line in text.replace("\r\n", "\n").split("\n"))
-    trusted(text)
+    if not sys.stdout.isatty():
+        return text
+    return visible(text)
 
 
-def _with_tabs(line: str) -> str:
-    """Escape hidden characters in a line of any length, except for tabs."""
-    return "\t".join(for_people(part, len(part) * ESCAPE) for part in line.split("\t"))
+def data_line(text: str) -> None:
+    """Print one line about what a plugin returned. A name with a line end in it must not look like two."""
+    trusted(for_people(text, len(text) * ESCAPE))
 
 
 def line(text: str) -> str:

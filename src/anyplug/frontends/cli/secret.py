@@ -2,17 +2,19 @@
 
 import sys
 
+from anyplug.agent.model_keys import OWNER
+from anyplug.catalog.approvals import Standing
 from anyplug.catalog.snapshot import Entry
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.model import permissions
 from anyplug.model.errors import UsageError
-from anyplug.secrets.vault import LARGEST, check
+from anyplug.secrets.vault import LARGEST, SIGN_IN, check
 
 
 def _secret(parser: Parser) -> Command:
-    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, or its folder; `chat` for keys of models")
     parser.add_argument(
         "variable",
         nargs="?",
@@ -30,7 +32,12 @@ COMMANDS = {"secret": _secret}
 
 def secret(session: Session) -> int:
     """Store, delete and list secrets."""
-    options, entry = session.options, session.plugin(session.options.name)
+    options = session.options
+    entry = (
+        Entry(plugin=OWNER, standing=Standing(state="approved"))
+        if options.name == OWNER.name
+        else session.plugin(options.name)
+    )
     secrets = session.catalog.secrets
     for name in options.unset:
         if not secrets.remove(entry.plugin, name):
@@ -45,14 +52,20 @@ def secret(session: Session) -> int:
 
 
 def _store(session: Session, entry: Entry, name: str) -> None:
+    session.catalog.secrets.set(entry.plugin, name, given_value(name, f"anyplug secret {entry.name}"))
+
+
+def given_value(name: str, command: str) -> str:
+    """Return the value of a variable, typed or piped in; `command` is what it is given to. Raises UsageError."""
     if "=" in name:
         raise UsageError(
             "a secret cannot be an argument, because other programs can see those",
-            f"`anyplug secret {entry.name} {name.partition('=')[0]}` asks for the value, or reads it from a pipe",
+            f"`{command} {name.partition('=')[0]}` asks for the value, or reads it from a pipe",
         )
     check(name, "a value")  # check the name before anybody types
     value = _typed_in(name) if sys.stdin.isatty() else _piped_in(name)
-    session.catalog.secrets.set(entry.plugin, name, value)
+    check(name, value)
+    return value
 
 
 def _typed_in(name: str) -> str:
@@ -74,7 +87,8 @@ def _piped_in(name: str) -> str:
 
 
 def _report(session: Session, entry: Entry) -> None:
-    places = session.catalog.secrets.places(entry.plugin)
+    known = session.catalog.secrets.places(entry.plugin)
+    places = {name: place for name, place in known.items() if not name.startswith(SIGN_IN)}
     granted = permissions.environment_names(entry.standing.granted)
     if session.options.json:
         session.print_json(
@@ -87,5 +101,5 @@ def _report(session: Session, entry: Entry) -> None:
     rows = [(name, place, "yes" if name in granted else "no") for name, place in places.items()]
     render.table(("VARIABLE", "KEPT IN", "GRANTED"), rows)
     for name in places:
-        if name not in granted:
+        if name not in granted and entry.plugin is not OWNER:
             session.note(f"hint: pass it to the plugin with `anyplug grant {entry.name} env:{name}`")

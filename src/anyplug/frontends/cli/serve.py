@@ -2,11 +2,11 @@
 
 import os
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from anyplug.frontends.cli import render
-from anyplug.frontends.cli.cli_run import Session
+from anyplug.frontends.cli.cli_run import Session, collect_from_now
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.cli.via_daemon import Attached, HostGone
 from anyplug.frontends.daemon.locate import CURE, LINGER_S, Address, NotStarted, credentials
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from anyplug.frontends.daemon.daemon import Daemon
-    from anyplug.frontends.daemon.mcp_over_http import Web
+    from anyplug.frontends.daemon.web_server import Web
 
 STOP_S = 30.0  # plugins get some seconds to end in order
 SETTLE_S = 10.0  # for one that is starting or ending
@@ -40,6 +40,8 @@ def _serve(parser: Parser) -> Command:
         metavar="SECONDS",
         help=f"exit after SECONDS without clients (default: {LINGER_S:.0f} with --detach, else never)",
     )
+    parser.add_argument("--systemd", action="store_true", help="print a hardened systemd unit that runs this")
+    parser.rest.add_argument("--user", default="", metavar="USER", help="with --systemd: a unit of the system, as USER")
     web = parser.add_argument_group("over HTTP")
     web.add_argument(
         "--http", metavar="HOST:PORT", help="serve tools at /mcp and /mcp/PROFILE to clients that have the token"
@@ -64,63 +66,114 @@ COMMANDS = {"serve": _serve, "stop": _stop, "status": _status}
 
 def serve(session: Session) -> int:
     """Run the daemon until it is stopped."""
+    if session.options.systemd:
+        return _print_unit(session)
     _refuse_what_needs_http(session.options)
     if session.options.detach:
         return _detach(session)
+    while (resident := _hand_over(session)) is not None:
+        with resident:
+            session.note("this command waits until it ends, and then serves in its place; Ctrl-C leaves it running")
+            resident.until_gone()
+        if Address(find_home(session.options.home).path).remembered() is None:  # it was stopped, and not killed
+            return 0
     session.leave_signals()
     import anyio  # only here: a client of the daemon needs no event loop
 
     from anyplug.frontends.daemon.daemon import Daemon  # with the host
 
     web = _web(session) if session.options.http else None
-    resident = Daemon(find_home(session.options.home), linger_s=session.options.linger)
+    daemon = Daemon(find_home(session.options.home), linger_s=session.options.linger)
+    collect_from_now()
     try:
-        anyio.run(_stay, session, resident, web)
+        anyio.run(_stay, session, daemon, web)
     except OSError as error:
         raise NotUp(f"the daemon cannot listen: {error.strerror}: {error.filename or ''}".rstrip(": "), CURE) from error
     return 0
 
 
+def _print_unit(session: Session) -> int:
+    """Print a unit whose daemon serves as these options say."""
+    from anyplug.manage import systemd_unit  # only for this option
+
+    options = session.options
+    if options.user and not options.home:
+        raise UsageError("a unit of the system needs a home of its own", "add it before: --home /var/lib/anyplug")
+    words = ["--http", options.http] if options.http else []
+    words += ["--expose"] if options.expose else []
+    for option, value in (("--tls-cert", options.tls_cert), ("--tls-key", options.tls_key)):
+        words += [option, os.path.abspath(value)] if value else []
+    home = find_home(options.home)
+    render.out(*systemd_unit.unit(home, words, user=options.user).rstrip().split("\n"))
+    return 0
+
+
 async def _stay(session: Session, resident: "Daemon", web: "Web | None") -> None:
-    async with resident.up(web):
+    from anyplug.runtime import loop_watchdog  # imports the event loop, which clients of the daemon do not need
+
+    async with AsyncExitStack() as stack:
+        if limit_ms := os.environ.get(loop_watchdog.VARIABLE):
+            stack.enter_context(loop_watchdog.watching(loop_watchdog.to_stderr, int(limit_ms) / 1000))
+        await stack.enter_async_context(resident.up(web))
         session.note(f"the daemon is running (pid {os.getpid()}); `anyplug stop` or Ctrl-C stops it")
         if resident.url:
             session.note(f"MCP is at {resident.url}/mcp; the token is in {resident.home.http_token}")
+            session.note(f"the console is at {resident.web.page_url}/; `anyplug ui` opens it")
         await resident.until_stopped()
 
 
 def _web(session: Session) -> "Web":
     """Listen over HTTP, and find or create the token. Raises UsageError and ConfigError."""
     from anyplug.frontends.daemon.hosts import Key
-    from anyplug.frontends.daemon.mcp_over_http import Web
-    from anyplug.frontends.http.listener import listen, parse_address
-    from anyplug.frontends.http.token import read_token, renew_token  # only needed over HTTP
+    from anyplug.frontends.daemon.protocol import ServeHttp
+    from anyplug.frontends.daemon.web_server import listened  # only needed over HTTP
 
     options, home = session.options, find_home(session.options.home)
-    settings = home.read_settings().http
-    listener = listen(
-        parse_address(options.http),
-        expose=options.expose,
-        names=settings.hosts,
-        certificate=options.tls_cert,
-        key=options.tls_key,
+    web = listened(
+        home, ServeHttp(id=0, **_asked(options)), Key(os.getcwd(), not options.no_discover, _folders(options))
     )
-    for warning in listener.warnings:
+    for warning in web.listener.warnings:
         session.warn(warning)
-    token = renew_token(home) if options.new_token else read_token(home)
-    plugins = tuple(os.path.abspath(os.path.expanduser(path)) for path in options.plugin)
-    return Web(listener, token, settings, Key(os.getcwd(), not options.no_discover, plugins))
+    return web
+
+
+def _asked(options: "Namespace") -> dict[str, Any]:
+    """Return what to serve over HTTP."""
+    return {
+        "address": options.http,
+        "expose": options.expose,
+        "certificate": (options.tls_cert and os.path.abspath(options.tls_cert)) or "",
+        "key": (options.tls_key and os.path.abspath(options.tls_key)) or "",
+        "new_token": options.new_token,
+    }
+
+
+def _folders(options: "Namespace") -> tuple[str, ...]:
+    return tuple(os.path.abspath(os.path.expanduser(path)) for path in options.plugin)
+
+
+def _hand_over(session: Session) -> Attached | None:
+    """Let a daemon that is running without HTTP serve it; None if none is running. Raises Refused."""
+    if not session.options.http or Address(find_home(session.options.home).path).connect() is None:
+        return None
+    resident = session.attach("control")
+    if resident is None:
+        return None
+    served = resident.serve_http(**_asked(session.options))
+    for warning in served.warnings:
+        session.warn(warning)
+    session.note(f"the running daemon (pid {served.pid}) serves HTTP now: MCP is at {served.url}/mcp")
+    return resident
 
 
 def _detach(session: Session) -> int:
     address = Address(find_home(session.options.home).path)
+    if (resident := _hand_over(session)) is not None:
+        with resident:
+            return _tell_running(session, resident.pid, is_new=False)
     connection = address.connect()
     is_new = connection is None
     words = _words_for_http(session.options)
-    if not is_new and words:
-        assert connection is not None
-        connection.close()
-        raise NotUp("the daemon is already running, without these HTTP options", "run `anyplug stop`, then try again")
     if connection is None:
         linger = LINGER_S if session.options.linger is None else session.options.linger
         try:
@@ -130,14 +183,19 @@ def _detach(session: Session) -> int:
     with connection:
         peer = credentials(connection)  # the listening process knows it best; the file may be another's
         pid = peer[0] if peer is not None else (address.read() or {}).get("pid")
-    if session.options.json:
-        session.print_json({"up": True, "pid": pid, "started": is_new})
-    else:
-        render.out(f"the daemon is running (pid {pid})" if is_new else f"the daemon is already running (pid {pid})")
+    _tell_running(session, pid, is_new=is_new)
     if words:
         session.note(
             f"`anyplug status` shows the address; the token is in {find_home(session.options.home).http_token}"
         )
+    return 0
+
+
+def _tell_running(session: Session, pid: int | None, *, is_new: bool) -> int:
+    if session.options.json:
+        session.print_json({"up": True, "pid": pid, "started": is_new})
+    else:
+        render.out(f"the daemon is running (pid {pid})" if is_new else f"the daemon is already running (pid {pid})")
     return 0
 
 
@@ -188,7 +246,7 @@ def stop_daemon(session: Session, *, only_if_unused: bool = False) -> bool:
             return False
         resident.stop()
     until = time.monotonic() + STOP_S
-    while address.is_held() and process_identity.is_alive(host):  # an agent may have already started the next one
+    while process_identity.is_alive(host):  # not only its socket: a new one needs the files that it holds
         if time.monotonic() > until:
             raise NotUp(f"the daemon is still running after {STOP_S:.0f} s", _how_to_kill(address))
         time.sleep(LOOK_S)
@@ -251,12 +309,13 @@ def _reach(session: Session, address: Address) -> Attached | None:
 
 
 def _show(said: dict[str, Any]) -> None:
-    clients = said["clients"]
+    clients, waiting = said["clients"], said.get("waiting", 0)
     render.fields(
         [
             ("up", f"{render.duration(said['uptime_s'])}, pid {said['pid']}, anyplug {said['version']}"),
             ("home", said["home"]),
             ("over HTTP", said["url"] or ""),
+            ("console", f"{said['console']}/, opened by `anyplug ui`" if said.get("console") else ""),
             (
                 "attached",
                 [f"{one['kind']}, pid {one['pid']}, in {one['folder']}" for one in clients] or "nobody",
@@ -265,7 +324,11 @@ def _show(said: dict[str, Any]) -> None:
             ("settings", said["settings"] or ""),
             # Plugins are only known once a client was attached in some folder.
             ("plugins", "" if said["plugins"] is None else f"{said['plugins']} approved, {said['running']} running"),
-            ("processes", f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the daemon"),
+            (
+                "processes",
+                f"{said['processes']}, {said['memory_bytes'] / (1 << 20):.0f} MiB with the daemon"
+                + (f"; {render.count(waiting, 'interpreter')} started ahead of calls" if waiting else ""),
+            ),
             ("calls", f"{said['calls']}, {said['errors']} failed"),
         ]
     )

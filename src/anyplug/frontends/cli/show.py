@@ -13,7 +13,6 @@ from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.describe_plugin import (
     describe_permissions,
     describe_servers,
-    named,
     print_problems,
     shadowed_by,
 )
@@ -22,6 +21,7 @@ from anyplug.frontends.json_output import process_shape, show_shape
 from anyplug.home import plugin_config
 from anyplug.model import permissions, protected_paths
 from anyplug.model.errors import ConfigError
+from anyplug.model.tool_names import described
 from anyplug.model.types import Plugin
 from anyplug.model.untrusted_text import lines_for_people
 
@@ -59,7 +59,8 @@ def show(session: Session) -> int:
         entry, process = _look_at_running(session, plugin)
     held_by = _held_by(session, entry)
     approval = None if plugin.explicit else session.catalog.approvals.of(plugin)
-    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by, approval)
+    cold = _cold(session, entry)
+    shape = show_shape(entry, values, dict(os.environ), digest, process, held_by, approval, cold)
     if session.options.json:
         session.print_json(shape)
         return 0
@@ -72,6 +73,7 @@ def show(session: Session) -> int:
             ("data", _data(session, entry)),
             ("state", entry.state + (f", by {shadowed_by(entry)}" if entry.shadowed_by else "")),
             ("changes", entry.standing.changes),
+            ("not used", _left_out(session, plugin)),
             ("tier", f"{plugin.tier} ({_tier(plugin, approval)})" if entry.state != "broken" else ""),
             ("approval", _approval(approval)),
             ("asks for", describe_permissions(plugin.permissions) or "nothing"),
@@ -83,7 +85,8 @@ def show(session: Session) -> int:
             *(_own_folder_fields(session, entry, held_by, digest) if held_by is not None else ()),
             ("servers", describe_servers(plugin)),
             ("tools", model_texts.shown(entry.tools, f"anyplug tools {plugin.name}")),
-            ("commands", [named(f"/{command.name}", render.line(command.description)) for command in entry.commands]),
+            ("started", [_start_line(name, why) for name, why in cold.items()]),
+            ("commands", [described(f"/{one.name}", render.line(one.description)) for one in entry.commands]),
             ("process", _process_lines(process)),
             ("config", [_config_line(key) for key in shape["config"]]),
         ]
@@ -91,8 +94,29 @@ def show(session: Session) -> int:
     if plugin.instructions:
         render.out("", "Instructions from the plugin's author, for you:", "")
         render.quote(plugin.instructions)
-    print_problems([entry])
+    print_problems([entry], session.reached)
     return 0
+
+
+def _left_out(session: Session, plugin: Plugin) -> list[str]:
+    """List what was not taken from a plugin that was written for another agent."""
+    from anyplug.manage.installer import Installer  # only `show` of the commands that look at plugins needs it
+
+    record = Installer(session.catalog).origin(plugin)
+    return [render.line(line) for line in record.left_out] if record is not None else []
+
+
+def _cold(session: Session, entry: Entry) -> dict[str, str]:
+    """Return which programs are started with each call, and why."""
+    if entry.state in {"broken", "shadowed"}:
+        return {}
+    from anyplug.launch.warm_starts import foreseen  # as below
+
+    return foreseen(entry.plugin, session.catalog.home, session.catalog.settings, os.environ)
+
+
+def _start_line(program: str, why: str) -> str:
+    return render.line(f"{program}: " + (f"with each call, because {why}" if why else "ahead of calls, while in use"))
 
 
 def _withheld(variables: dict[str, str]) -> list[str]:

@@ -7,14 +7,15 @@ import json
 import socket
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 
 from anyplug import __version__
 from anyplug.call.consent import Answer, Question
+from anyplug.frontends.cli.daemon_lines import DaemonLines
 from anyplug.frontends.daemon.locate import START_S, hello
-from anyplug.frontends.daemon.protocol import Condition, Found
+from anyplug.frontends.daemon.protocol import Condition, Found, Served
 from anyplug.model.errors import AnyplugError
 from anyplug.model.types import Result
 
@@ -55,17 +56,39 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     ask: int | None = None
     question: Question | None = None
+    withdraw: int | None = None
+    word: str = ""
+    by: str = ""
+
+
+class Elsewhere(Protocol):
+    """Tells while a person is asked that somebody answered in another face."""
+
+    def fileno(self) -> int:
+        """Return what to wait for."""
+        ...
+
+    def said(self) -> str:
+        """Return who answered what; empty if nobody has yet. May be called when something has arrived."""
+        ...
 
 
 class Attached:
     """The daemon, as a command sees it."""
 
     def __init__(
-        self, connection: socket.socket, *, note: Callable[[str], None], ask: Callable[[Question], Answer]
+        self,
+        connection: socket.socket,
+        *,
+        note: Callable[[str], None],
+        ask: Callable[[Question, Elsewhere], Answer | None],
     ) -> None:
-        """`note` is called with messages for the person; `ask` is called when they must agree."""
+        """`note` is called with messages for the person; `ask` is called when they must agree.
+
+        It returns None if somebody answered elsewhere meanwhile.
+        """
         self._connection = connection
-        self._lines = connection.makefile("rb")
+        self._lines = DaemonLines(connection)
         self._note = note
         self._ask = ask
         self.pid = 0  # of the host, once we are attached
@@ -80,7 +103,6 @@ class Attached:
 
     def close(self) -> None:
         """Disconnect; running requests are cancelled."""
-        self._lines.close()
         self._connection.close()
 
     def attach(self, kind: str = "cli", **options: Any) -> bool:
@@ -147,6 +169,22 @@ class Attached:
         """Return the daemon's status."""
         return self._asked(dict[str, Any], "status")
 
+    def serve_http(self, **options: Any) -> Served:
+        """Ask it to serve over HTTP; return where it does. Raises Refused."""
+        self._connection.settimeout(START_S)
+        return self._asked(Served, "http", **options)
+
+    def until_gone(self) -> None:
+        """Wait until the daemon ends."""
+        self._connection.settimeout(None)
+        while self._lines.readline():
+            pass
+
+    def console(self, port: int | None) -> dict[str, Any]:
+        """Ask for the console; return its address, and a link that works once."""
+        self._connection.settimeout(START_S)  # the first time, it imports a web server and opens a host
+        return self._asked(dict[str, Any], "console", port=port)
+
     def stop(self) -> int:
         """Stop the daemon; return its process id."""
         return self._asked(int, "stop")
@@ -164,12 +202,14 @@ class Attached:
             if line.note is not None:
                 self._note(line.note)
             elif line.ask is not None and line.question is not None:
-                self._send({"answer": line.ask, "word": self._ask(line.question)})
+                word = self._ask(line.question, _Withdrawal(self._lines, line.ask))
+                if word is not None:
+                    self._send({"answer": line.ask, "word": word})
             elif line.step is not None:
                 on_step(line.step, msgspec.json.decode(line.result, type=Result))
             elif line.error is not None:
                 raise Refused(**line.error)
-            elif bytes(line.result):
+            elif line.withdraw is None and bytes(line.result):
                 return msgspec.json.decode(line.result, type=kind)
 
     def _send(self, value: Any) -> None:
@@ -189,3 +229,31 @@ class Attached:
         if not line.endswith(b"\n"):
             raise HostGone
         return msgspec.json.decode(line, type=_Line)
+
+
+class _Withdrawal:
+    """Looks among the daemon's lines for the withdrawal of one question; all others stay for later."""
+
+    def __init__(self, lines: DaemonLines, number: int) -> None:
+        self._lines = lines
+        self._number = number
+
+    def fileno(self) -> int:
+        """Return the daemon's socket."""
+        return self._lines.fileno()
+
+    def said(self) -> str:
+        """Return who answered what. Raises HostGone."""
+        try:
+            arrived = self._lines.arrived()
+        except (EOFError, OSError) as error:
+            raise HostGone from error
+        found, kept = "", []
+        for raw in arrived:
+            line = msgspec.json.decode(raw, type=_Line)
+            if line.withdraw == self._number:
+                found = f"answered in the {line.by}: {line.word}"
+            else:
+                kept.append(raw)
+        self._lines.put_back(kept)
+        return found
