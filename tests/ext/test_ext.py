@@ -1143,6 +1143,17 @@ def test_an_interactive_tool_says_so(extension: Callable[..., Peer]) -> None:
     assert (peer.registered[1]["name"], peer.registered[1]["interactive"]) == ("ask", True)
 
 
+def test_a_deferred_tool_says_so_in_both_ways_and_names_its_group(extension: Callable[..., Peer]) -> None:
+    peer = extension("@ext.tool(deferred=True, namespace='maps', name='near')\ndef f(): pass")
+    frame = peer.registered[1]
+    assert (frame["deferred"], frame["exposure"], frame["namespace"]) == (True, "deferred", "maps")
+
+
+def test_an_ordinary_tool_says_nothing_of_that(extension: Callable[..., Peer]) -> None:
+    peer = extension("@ext.tool(name='near')\ndef f(): pass")
+    assert not {"deferred", "exposure", "namespace"} & set(peer.registered[1])
+
+
 def test_a_mistake_in_what_it_offers_ends_it_before_the_hello(extension: Callable[..., Peer]) -> None:
     peer = extension("ext.tool(lambda: None)", greeted=False)
     assert peer.process.wait(PATIENCE_S) == 1

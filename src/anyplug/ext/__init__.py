@@ -115,6 +115,7 @@ class Result:
     content: list[Frame]
     is_error: bool = False
     structured: Any = None
+    activate_tools: list[str] = dataclasses.field(default_factory=list)  # deferred tools to show from now on
 
     @property
     def text(self) -> str:
@@ -273,16 +274,26 @@ class Extension:
         description: str = "",
         schema: Frame | None = None,
         interactive: bool = False,
+        deferred: bool = False,
+        namespace: str = "",
     ) -> Any:
         """Register a function as a tool; its hints, defaults and docstring become its schema.
 
         It can return text, an `Image`, a list of these, any JSON value or a `Result`; an exception is an error. With
-        your own `schema`, arguments are not checked. `interactive` means that it may wait for a person. Raises
+        your own `schema`, arguments are not checked. `interactive` means that it may wait for a person. A `deferred`
+        tool is not shown to models until they search for it, or until a result names it in `activate_tools`;
+        `namespace` groups such tools, by default under the extension's name. Hosts without these show all tools. Raises
         TypeError for a hint that JSON Schema cannot express, and ValueError for a name that is unusable or taken.
         """
         if function is None:
             return functools.partial(
-                self.tool, name=name, description=description, schema=schema, interactive=interactive
+                self.tool,
+                name=name,
+                description=description,
+                schema=schema,
+                interactive=interactive,
+                deferred=deferred,
+                namespace=namespace,
             )
         if isinstance(function, str):
             raise TypeError(f'to name a tool, write @ext.tool(name="{function}")')
@@ -290,8 +301,15 @@ class Extension:
         self._tools[tool.name] = tool
         if not tool.description:
             print(f"tool {tool.name} has no description, by which models choose: write a docstring", file=sys.stderr)
-        frame = {"type": "register_tool", "name": tool.name, "description": tool.description, "schema": tool.schema}
-        self._send({**frame, "interactive": True} if interactive else frame)
+        frame: Frame = {"type": "register_tool", "name": tool.name, "description": tool.description}
+        frame["schema"] = tool.schema
+        if interactive:
+            frame["interactive"] = True
+        if deferred:
+            frame |= {"deferred": True, "exposure": "deferred"}  # hosts know one of the two, or neither
+        if namespace:
+            frame["namespace"] = namespace
+        self._send(frame)
         return function
 
     @_registration
@@ -1288,6 +1306,8 @@ def _answer(value: Any) -> Frame:
     """Build a tool's answer from the function's result; raises TypeError or ValueError if it is not JSON."""
     result = _sound(_result(value))
     answer = {"content": result.content, "is_error": result.is_error}
+    if result.activate_tools:
+        answer["activate_tools"] = list(result.activate_tools)
     if result.structured is None:
         return answer
     whole = {**answer, "structured_content": result.structured}
