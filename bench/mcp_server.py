@@ -40,7 +40,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
             return _call_of(await stack.enter_async_context(_client(command, folder, mode)))
 
         async def by_lines(command: list[str]) -> CallOne:
-            return await stack.enter_async_context(_lines(command, folder))
+            return await stack.enter_async_context(lines(command, folder))
 
         acts: list[CallOne] = [
             await connected(ours, "legacy"),
@@ -56,7 +56,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
         rounds = max(plan.calls // BLOCK, 10)
         turns = await medians(rounds, *[lambda act=act: in_turn(act) for act in acts])
         flights = await medians(max(rounds // 10, 3), *[lambda act=act: at_once(act) for act in acts[:2]])
-    older, sdk_older, newer, sdk_newer, lines, sdk_lines, *proxied = [taken / BLOCK for taken in turns]
+    older, sdk_older, newer, sdk_newer, bare_lines, sdk_lines, *proxied = [taken / BLOCK for taken in turns]
     proxy_older, proxy_lines = proxied or (None, None)
     many, sdk_many = [taken / (IN_FLIGHT * EACH_AT_ONCE) for taken in flights]
     bare = "call over MCP, bare lines"
@@ -64,9 +64,9 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
         Row(what="call over MCP, older era", against=SDK, measured=older, baseline=sdk_older, aim=AIM_SDK),
         Row(what="call over MCP, newer era", against=SDK, measured=newer, baseline=sdk_newer, aim=AIM_SDK),
         Row(what=f"the same, {IN_FLIGHT} in flight, each", against=SDK, measured=many, baseline=sdk_many, aim=AIM_SDK),
-        Row(what=bare, against=SDK, measured=lines, baseline=sdk_lines, aim=AIM_SDK),
+        Row(what=bare, against=SDK, measured=bare_lines, baseline=sdk_lines, aim=AIM_SDK),
         _beside_fastmcp("call over MCP, older era", older, proxy_older),
-        _beside_fastmcp(bare, lines, proxy_lines),
+        _beside_fastmcp(bare, bare_lines, proxy_lines),
     ]
 
 
@@ -90,7 +90,7 @@ def _call_of(client: mcp.Client) -> CallOne:
 
 
 @asynccontextmanager
-async def _lines(command: list[str], folder: str) -> AsyncIterator[CallOne]:
+async def lines(command: list[str], folder: str) -> AsyncIterator[CallOne]:
     """The least that calls a tool: a line out, a line in; one call at a time."""
     server = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder

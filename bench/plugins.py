@@ -62,6 +62,13 @@ def approve_all(home: str, roots: Iterable[str], *, always: bool = False) -> Non
     catalog.close()
 
 
+def start_cold(home: str, confinement: str) -> None:
+    """Start every program of a home with its call, so that only the confinement makes a difference."""
+    os.makedirs(home, exist_ok=True)
+    with open(os.path.join(home, "settings.toml"), "w", encoding="utf-8") as settings:
+        settings.write(f'confinement = "{confinement}"\n[warm]\nenabled = false\n')
+
+
 def do_not_confine(home: str) -> None:
     """Let the plugins of a home do whatever they can."""
     os.makedirs(home, exist_ok=True)

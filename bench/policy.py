@@ -25,6 +25,7 @@ ROUTED = 3  # policies that an event concerns; the others are for another tool
 AIM = 8.0
 AIM_GROWTH = 1.5  # a decision must not notice how many policies are routed elsewhere
 AIM_START = 2.5
+AIM_ALONE = 5.0
 AIM_OPA = 0.01  # at least a hundred times as fast
 AT_ONCE = 8  # decisions that are timed together: one alone is too short for the clock
 POLICY = """\
@@ -230,16 +231,20 @@ async def _starts(folder: str, plan: Plan) -> list[Row]:
     anyplug = os.path.join(os.path.dirname(sys.executable), "anyplug")
     given = os.path.join(folder, "event.json")
     with open(given, "w", encoding="utf-8") as file:
-        json.dump(event(folder, COMMANDS["allow"]), file)
-    evaluated, nothing = await medians(
+        json.dump(event(os.path.join(folder, f"p{SIZES[1]}"), COMMANDS["allow"]), file)
+    alone = os.path.join(folder, "home-alone")
+    evaluated, without, nothing = await medians(
         plan.starts,
         lambda: _run(home, given, anyplug, "eval", "--harness", "opencode"),
+        lambda: _run(alone, given, anyplug, "eval", "--harness", "opencode"),
         lambda: _run(home, given, sys.executable, "-c", "pass"),
     )
     server.close()
     return [
         Row(what="anyplug eval, resident host up", against="python -c pass", measured=evaluated, baseline=nothing,
             aim=AIM_START),
+        Row(what=f"anyplug eval, {SIZES[1]} policies, no daemon", against="python -c pass", measured=without,
+            baseline=nothing, aim=AIM_ALONE),
     ]  # fmt: skip
 
 

@@ -33,6 +33,16 @@ def show(rows: list[Row]) -> None:
     Console(width=max(console.width, 140)).print(table)
 
 
+def circumstances(plan: Plan) -> str:
+    """Return what it was measured on, as a sentence."""
+    load, cpus = os.getloadavg()[2], os.cpu_count()
+    return (
+        f"Measured on {time.strftime('%Y-%m-%d', time.gmtime())} with Python {platform.python_version()} and Linux "
+        f"{platform.release()}, on {cpus} processors with a load of {load:.0f}"
+        f"{', in few rounds (`--quick`)' if plan.quick else ''}."
+    )
+
+
 def keep(rows: list[Row], plan: Plan) -> str:
     """Write the results down; give the path of the file."""
     results = {

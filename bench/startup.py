@@ -8,21 +8,24 @@ from bench.measure import Plan, Row, medians
 
 AIM_VERSION = 2.5
 AIM_TOOLS = 5.0
+AIM_CALL = 8.0
 FEW = 10
 BASELINE = "python -c pass"
 
 
 async def rows(folder: str, plan: Plan) -> list[Row]:
-    """Measure `anyplug --version` and `anyplug tools`."""
+    """Measure `anyplug --version`, `anyplug tools` and `anyplug call`, none of which finds a daemon."""
     empty, used = os.path.join(folder, "empty"), os.path.join(folder, "used")
     home_plugins = plugins.write_many(os.path.join(used, "plugins"), FEW)
-    plugins.approve_all(used, [home_plugins])
+    plugins.approve_all(used, [home_plugins], always=True)
     anyplug = os.path.join(os.path.dirname(sys.executable), "anyplug")
-    version, tools, tools_used, nothing = await medians(
+    call = (used, anyplug, "call", "plugin_00000", "name=x")
+    version, tools, tools_used, called, nothing = await medians(
         plan.starts,
         lambda: _run(empty, anyplug, "--version"),
         lambda: _run(empty, anyplug, "tools"),
         lambda: _run(used, anyplug, "tools"),
+        lambda: _run(*call),
         lambda: _run(empty, sys.executable, "-c", "pass"),
     )
     return [
@@ -35,6 +38,7 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
             baseline=nothing,
             aim=AIM_TOOLS,
         ),
+        Row(what="anyplug call, a shell script", against=BASELINE, measured=called, baseline=nothing, aim=AIM_CALL),
     ]
 
 
