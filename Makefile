@@ -4,7 +4,7 @@ READY := .venv/.ready
 SDK_COPIES := examples/careful/anyplug_ext.py examples/pomodoro/anyplug_ext.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick random check format bench clients conformance rego-fuzz picture wheel docs lock setup clean
+.PHONY: help demo test long quick random soak corpus check format bench fleet-soak clients conformance rego-fuzz picture screenshots web screenshots-web wheel docs lock setup clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: setup ## run the example plugins
 test: check ## run everything that CI runs: the checks, then every test
 	$(BIN)/pytest -n auto --dist loadgroup
 
+long: check ## run every test in its long form: all combinations, and four times as many random examples
+	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup
+
 # The files and tests that tests/quick.txt lists: the central ones of every folder.
 quick: setup ## run the central tests of every folder, in about a minute
 	$(BIN)/pytest -n 2 --dist loadgroup @tests/quick.txt
@@ -22,27 +25,41 @@ quick: setup ## run the central tests of every folder, in about a minute
 random: setup ## run the property-based tests with four times as many random examples
 	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup -m hypothesis
 
+corpus: setup ## compare scripts started ahead of calls with those started by them: all, in and out of the sandbox
+	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest tests/runtime/warm
+
+soak: setup ## run a daemon with agents and faults for MINUTES=10
+	$(BIN)/python tests/soak/soak.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 check: setup ## run every check except the tests: format, lint, types, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python scripts/build_page.py --check
 
 format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure speed, as ratios within one run
-	$(BIN)/python -m bench
+bench: setup ## measure speed, as ratios within one run; write the table and the picture of the docs
+	$(BIN)/python -m bench --docs
+
+fleet-soak: setup ## cut and kill a fleet for MINUTES=30 (takes root)
+	$(BIN)/python tests/fleet_soak.py $(or $(MINUTES),30)
 
 # Exact versions: what they print is compared.
 CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0 opencode-ai@1.18.33 @google/gemini-cli@0.61.0 \
 	@anthropic-ai/mcpb@2.1.2 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 \
-	@modelcontextprotocol/inspector@2.12.0
+	@modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/conformance@0.1.16 \
+	@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
+	@modelcontextprotocol/server-memory@2026.8.31 @modelcontextprotocol/server-sequential-thinking@2026.8.31
 
 clients: setup ## install other agents' programs and test against them (needs npm)
 	npm install --no-save --no-package-lock --no-audit --no-fund --prefix .clients $(CLIENTS)
+	$(BIN)/uv pip install --quiet --target .clients/python --requirement requirements/node.txt
 	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/clients
+	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/frontends/cli/test_cli_new.py -k typescript
 
 conformance: setup ## run OPA's own Rego cases; REGO_CONFORMANCE is the folder that holds them
 	$(BIN)/python tests/rego/conformance.py
@@ -55,11 +72,20 @@ rego-fuzz: setup ## compare every Rego builtin with OPA's on N random calls (nee
 docs: setup ## write the generated pages of docs/reference
 	$(BIN)/python scripts/generate_docs.py
 
+web: setup ## build the console's page from web/ into the package (needs npm)
+	$(BIN)/python scripts/build_page.py
+
+screenshots-web: setup ## photograph the console into docs/pictures and build/screenshots (needs Chromium)
+	$(BIN)/python scripts/photograph_console.py
+
 wheel: setup ## build the package into dist
 	$(BIN)/python -m hatchling build -t wheel
 
 picture: setup ## draw docs/demo.svg, in motion
 	$(BIN)/anyplug demo --svg docs/demo.svg
+
+screenshots: setup ## draw the chat's pictures in docs/pictures
+	$(BIN)/python scripts/draw_chat.py
 
 setup: $(READY) $(SDK_COPIES) ## create .venv from the locked requirements
 
@@ -81,4 +107,4 @@ lock: ## pin the exact versions of the development requirements
 		--generate-hashes --no-emit-index-url --no-header --no-annotate - --output-file requirements/node.txt
 
 clean: ## remove everything that the other targets created
-	rm -rf .venv .clients dist build .mypy_cache .ruff_cache .pytest_cache bench/results $(SDK_COPIES)
+	rm -rf .venv .clients web/node_modules dist build .mypy_cache .ruff_cache .pytest_cache bench/results $(SDK_COPIES)

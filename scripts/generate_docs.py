@@ -21,12 +21,15 @@ import msgspec
 from anyplug.formats import registry
 from anyplug.frontends.cli.commands import COMMANDS, GROUPS, aliases_of
 from anyplug.frontends.cli.parsing import DESCRIPTION, command_parser, program_parser, usage
+from anyplug.frontends.console import console_routes, endpoints, openapi
 from anyplug.home import settings
 from anyplug.model import protected_paths
 from anyplug.model.errors import CODES, DONE
-from anyplug.rego.builtins import TABLE
+from anyplug.rego.builtins.every import TABLE
 from anyplug.runtime.sandbox import profile
 from claims import Held, held_claims
+from compatibility import COLUMNS, table_of_clients
+from python_api import sections
 from requirements import requirements_page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -47,6 +50,25 @@ ABOUT_CLI = (
     "program or a command. Data goes to stdout; notes, warnings, errors and questions go to stderr. Every command "
     "accepts `--json`; [its output](json.md) and [the exit codes](errors.md) are stable."
 )
+ABOUT_API = (
+    "`anyplug ui` and `anyplug serve --http HOST:PORT` serve this API below `/api/v1`; [how to use "
+    "it](../how-to/http-api.md). [openapi.json](openapi.json) describes every request and answer, and "
+    '`GET /api/v1/openapi.json` returns it. An error is `{"error": {"code", "message", "hint"}}` with [one of '
+    "our codes](errors.md). Lists have `items`, and `next` if there is more: pass it as `cursor`. Under *who must "
+    "ask*, `anybody` means a program with the token or a person's browser session; `a person` means only a browser "
+    "session that `anyplug ui` opened; `nobody` means that no credentials are needed."
+)
+ABOUT_EVENTS = (
+    "`GET /api/v1/events` sends server-sent events: `hello` first, then `question`, `answered`, `snapshot`, "
+    "`plugin_found`, `call_started`, `call_progress`, `call_ended`, `note`, `notes_removed`, `submitted`, `panel`, "
+    "`install` and `chain_step`. Each has an id. A client that comes back with `Last-Event-ID` gets what it missed; if "
+    "that is no longer kept, it gets `reset`, and should read everything again. A comment every 15 seconds keeps the "
+    "connection open."
+)
+ABOUT_PYTHON = (
+    "Everything that `dir(anyplug)` shows is imported from `anyplug` itself, and is typed; "
+    "[how to use it](../how-to/python.md). Names of its modules may change; [what stays](stability.md)."
+)
 ABOUT_ERRORS = (
     "Every failure has a code. It is in `error.code` of a result and in the audit record's `outcome`, and it "
     "determines the exit code of the command line. Codes are stable; messages and hints may improve."
@@ -60,6 +82,10 @@ ABOUT_SETTINGS = (
     "Your settings are in `settings.toml` in [the home folder](files.md). The file is optional. Unknown keys are "
     "errors, so that typos are noticed. A running daemon [applies "
     "changes](../how-to/resident.md#what-is-shared-and-what-is-not)."
+)
+ABOUT_CALLS = (
+    "What exceeds these limits waits for its turn, and what cannot wait ends as `overloaded`. [How to limit "
+    "calls](../how-to/limit-calls.md) explains them."
 )
 ABOUT_ROOTS = (
     "In this order. Of several plugins with one name the first wins, and the others are listed as `shadowed`. "
@@ -153,16 +179,22 @@ each, as text; git is not run. Of a command, 20,000 characters and 1,000 words a
 for in all of them.
 
 What the programs of plugins load from the folders above them is protected there, whether it exists or not: \
-`node_modules` above a plugin with code for Node, `package.json` above one that has none, `tsconfig.json` above one in \
-TypeScript that has none, `.venv` and `.python-version` above one that mentions `uv`, \
-`pyproject.toml` and `uv.toml` above one that has a `pyproject.toml`, `go.mod` and `go.sum` above one in Go that has \
-none. Otherwise `uv` and Go are told not to search there (`UV_NO_PROJECT`; `UV_NO_CONFIG`, or `UV_CONFIG_FILE` with \
-your own settings; `GOWORK=off`). A plugin that runs `npm install` in such a folder needs \
+`node_modules` above a plugin with code for Node, `package.json` above one that has none, `tsconfig.json` above one \
+in TypeScript that has none, `.venv` and `.python-version` above one that starts `uv`, `Gemfile` above one in Ruby \
+that has none, `go.mod` and `go.sum` above one in Go that has none. Above a plugin with a manifest of its own, so is \
+the root of a workspace that it could become a member of: `package.json` if it starts `npm`, `npx`, `pnpm`, `yarn` \
+or `bun`, `deno.json`, `Cargo.toml`, `pyproject.toml` and `uv.toml`, `pom.xml`, `Directory.Build.props` and its \
+like, `pubspec.yaml`. The same holds for what Gradle, Nim, Cabal, Stack, Dune, Julia, Zig, Bazel, `just` and `task` \
+look for there. Otherwise `uv` and Go are told not to search there (`UV_NO_PROJECT`; `UV_NO_CONFIG`, or \
+`UV_CONFIG_FILE` with your own settings; `GOWORK=off`). A plugin that runs `npm install` in such a folder needs \
 `filesystem:write:node_modules`."""
 NOT_PROTECTED = """\
 ## What is not claimed
 
 - Files of programs that the table does not list.
+- Package managers' caches, such as `~/.cargo/registry`, `~/.cache/uv` and `~/.npm`: a plugin that was granted your \
+home folder for writing can change what your builds take from there. Other plugins have caches of their own, unless \
+they were granted the same place.
 - Files that run only on request: a `Makefile`, the scripts of `package.json`, tests, a virtual environment, the \
 program itself; and files that a protected file calls, such as the configuration of `lint-staged`.
 - Files that a command of git's settings finds in other ways: by a name that it computes, by a name without `/` and \
@@ -174,8 +206,10 @@ to policies.
 - The targets of links at protected paths, if the search for them ended before (a plugin can fill a folder to \
 achieve that) or if they were created after the sandbox. `anyplug reload` alone does not create a new sandbox.
 - The targets of links in the folders of browsers and mail programs.
-- A link of yours to a plugin's own folder, or to anyplug's home around it. A plugin cannot create one in a \
-granted folder: links that name such a folder anywhere in their text are refused.
+- A link of yours to the folder or the data of a plugin, or to anyplug's home around it. A plugin cannot create one in \
+a granted folder, neither to its own folders nor to those of another plugin, which could create protected names there: \
+links whose text contains the name of such a folder anywhere are refused, also links that lead elsewhere. A link that \
+a plugin created before another plugin was added at its target stays.
 - Drafts of protected files with unrelated names, such as those of `sed -i` (`sedXXXXXX`), if one of your programs \
 saves that way while a plugin runs that may write to that folder; and folders that are renamed to protected ones.
 - What git brings into your folders when you tell it to: a plugin that may write to a folder may write commits, \
@@ -208,6 +242,9 @@ MEANINGS = {
     "the real `/tmp/NAME`.",
     "Settings.confinement": "`off` switches the sandbox off: every plugin can do whatever you can. "
     "`ANYPLUG_CONFINEMENT` in the environment takes precedence.",
+    "Settings.catalogues": "Where `anyplug search` looks, by names of your own: a JSON file, a folder or git "
+    "repository with one, or `registry:` and the address of an MCP registry. None unless you name one; [what they "
+    "contain](../how-to/find-plugins.md).",
     "Settings.formats": "Names of formats that [other packages bring](../how-to/add-a-format.md). Their code runs in "
     "the host, with your permissions and outside the sandbox.",
     "Settings.mcp": "MCP servers from other programs' configurations: the plugin's name, and the path of the "
@@ -217,6 +254,8 @@ MEANINGS = {
     "`proxy.example:443`. Requests with any other name are refused.",
     "HttpSettings.origins": "Origins whose pages may use the server from a browser, like "
     "`https://agents.example.org`. They need the token as well.",
+    "HttpSettings.access_log": "A file that gets one line of JSON for each request, without its query; none if empty. "
+    "[How to rotate it](../how-to/operate.md#logs).",
     "HttpSettings.max_request_bytes": "Maximum size of a request's body in bytes. 4 MiB by default, enough for a file.",
     "HttpSettings.requests_per_s": "Requests per second of one client: a session, or a connection without one. After "
     "a pause, two seconds' worth may come at once. All clients together may send four times as many.",
@@ -228,7 +267,21 @@ MEANINGS = {
     "HttpSettings.receive_s": "Seconds that a request may take to arrive, head and body.",
     "HttpSettings.grace_s": "Seconds that running calls get when the server stops.",
     "Settings.policy": "How [policies](policies.md) are applied, `[policy]`; see below.",
+    "Settings.warm": "Which interpreters are [started ahead of calls](../explanation/warm-interpreters.md), `[warm]`; "
+    "see below.",
     "Settings.audit": "What the [audit](../how-to/audit.md) records and keeps, `[audit]`; see below.",
+    "Settings.chat": "The model of `ask` and the chat, `[chat]`; see below.",
+    "Settings.fleet": "The [fleet](../explanation/fleet.md) that this machine belongs to, `[fleet]`; see below.",
+    "FleetSettings.nats": "Addresses of NATS servers of one cluster, such as `tls://nats.example.org:4222`.",
+    "FleetSettings.credentials": "The file with this member's key and certificate, from `anyplug fleet config`.",
+    "FleetSettings.ca": "A file with the certificate authority of the servers, if it is not a public one.",
+    "FleetSettings.prefix": "What all subjects and stores of the fleet begin with, if several fleets share the "
+    "servers.",
+    "FleetSettings.join": "Offer the fleet's tools in every host of this home: commands, the daemon, agents. Without "
+    "it, `anyplug --fleet` does so for one command.",
+    "ChatSettings.model": "The [model](../how-to/models.md), as `--model` takes it.",
+    "ChatSettings.base_url": "An OpenAI-compatible server, as `--base-url` takes it.",
+    "ChatSettings.keep": "Stored conversations; the oldest are removed.",
     "AuditSettings.second_head": "A file outside the home folder for a second copy of the sealed head of the [audit "
     "chain](../explanation/audit-chain.md#the-sealed-head), for example on another disk. The usual home folder has "
     "one in `$XDG_STATE_HOME/anyplug` by default.",
@@ -237,6 +290,22 @@ MEANINGS = {
     "AuditSettings.keep_mb": "Remove the oldest records beyond this many megabytes, at the same times. `0` keeps all.",
     "AuditSettings.agent_calls": "Also record the calls of agents' own tools that policies simply allow. Refusals, "
     "questions and changes are recorded in any case.",
+    "WarmSettings.enabled": "Start the interpreters of Python and Node scripts ahead of calls, for plugins in use.",
+    "CallSettings.at_once": "Running calls of one-shot plugins. Those of long-running ones start no process, so eight "
+    "times as many run.",
+    "CallSettings.per_plugin": "Running calls of each plugin; also times eight for long-running ones.",
+    "CallSettings.waiting": "Calls that wait for their turn; one caller can fill half of it.",
+    "CallSettings.wait_s": "How long a call waits for its turn at most.",
+    "Settings.results": "How much of a result a model gets, `[results]`; see below.",
+    "ResultSettings.model_chars": "Characters of a result that a model gets; it reads the rest by range.",
+    "ResultSettings.keep_mb": "Megabytes of all kept results; the oldest are removed.",
+    "ResultSettings.keep_days": "Days for which a result is kept.",
+    "Settings.telemetry": "Spans and metrics for a collector, `[telemetry]`; see below.",
+    "TelemetrySettings.enabled": "Send them. Needs `pip install 'anyplug[otel]'`.",
+    "TelemetrySettings.endpoint": "The address of an OTLP/HTTP collector. Empty: as "
+    "`OTEL_EXPORTER_OTLP_ENDPOINT` says, else `http://localhost:4318`.",
+    "TelemetrySettings.interval_s": "Seconds between metrics.",
+    "WarmSettings.budget_mb": "Memory for all interpreters that wait, in MB. `0` starts none.",
     "PolicySettings.fail_mode": "What happens if policies cannot decide about a call: they are broken, one of them "
     "fails, or a signal or the program does not answer. `closed` refuses the call, `open` lets it pass and records "
     "that in the audit trail.",
@@ -273,6 +342,8 @@ MEANINGS = {
     "tools, by default 10; for an MCP server, to its list of tools, by default 30.",
     "PluginSettings.guard": "`required` refuses every call while this extension cannot be asked: it is down, given "
     "up, not approved, switched off or not installed. `optional` lets calls pass then.",
+    "PluginSettings.calls": "Calls of this plugin at once; others wait for their turn. By default as under `[calls]`.",
+    "Settings.calls": "How many calls run at once and wait, `[calls]`; see below.",
     "PluginSettings.limits": "Its resource limits, `[plugins.NAME.limits]`; see below.",
     "Limits.memory": "Bytes of each process's own memory, and of all its processes together. 4 GiB by default.",
     "Limits.processes": "Processes and threads together. If Node cannot start any, it waits forever.",
@@ -310,12 +381,58 @@ def pages() -> dict[str, str]:
     return {
         "reference/cli.md": cli(),
         "reference/errors.md": errors(),
+        "reference/http-api.md": http_api(),
+        "reference/openapi.json": openapi_json(),
         "reference/policies.md": with_section("reference/policies.md", "Rego builtins", rego_table()),
         "reference/protected-paths.md": protected(),
+        "reference/python.md": python_page(),
+        "reference/compatibility.md": with_section("reference/compatibility.md", "compatibility", tried()),
         "reference/settings.md": settings_page(),
         "explanation/security.md": with_section("explanation/security.md", "claims", claims_table()),
         "../tests/requirements.md": f"{NOTE}\n\n{requirements_page()}",
     }
+
+
+def tried() -> str:
+    """Write the table of clients and packages, and what its columns mean."""
+    headings, rows = table_of_clients()
+    meanings = "\n".join(f"- *{name}*: {COLUMNS[name]}" for name in headings[2:])
+    return f"{table(headings, rows)}\n\n{meanings}"
+
+
+def python_page() -> str:
+    """Write the reference of the library."""
+    return page([NOTE, "# The Python library", ABOUT_PYTHON, *sections()])
+
+
+def openapi_json() -> str:
+    """Write the OpenAPI document."""
+    whole = openapi.document(console_routes.table())
+    whole["info"]["version"] = "1"  # that of the API, so that a release alone does not change the file
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def http_api() -> str:
+    """Write the table of the API's endpoints."""
+    parts = [NOTE, "# HTTP API", ABOUT_API]
+    for module in console_routes.MODULES:
+        summary = (module.__doc__ or "").partition("\n")[0]
+        rows = [
+            (
+                f"`{one.method} {endpoints.ROOT}{one.path}`",
+                "nobody" if one.is_open else "a person" if one.is_for_people else "anybody",
+                one.about + _queries(one),
+            )
+            for one in module.ENDPOINTS
+        ]
+        parts += [f"## {summary}", table(("method and path", "who must ask", "what it does"), rows)]
+    parts += ["## Events", ABOUT_EVENTS]
+    return page(parts)
+
+
+def _queries(endpoint: endpoints.Endpoint) -> str:
+    named = [query.name for query in endpoint.queries]
+    return f" (parameters: {', '.join(f'`{name}`' for name in named)})" if named else ""
 
 
 def with_section(name: str, section: str, text: str) -> str:
@@ -430,7 +547,9 @@ def errors() -> str:
             [
                 ("`bad_manifest`", "The manifest, or the folder, violates a rule of its format."),
                 ("`not_executable`", "A program cannot be started: mode, shebang line, interpreter."),
+                ("`maybe_no_plugin`", "A folder that `list --all` shows may be a plugin; it is one if you approve it."),
                 ("`name_taken`", "A tool's name belongs to another plugin or is reserved; the tool is left out."),
+                ("`short_name_taken`", "A tool's name was short for a tool of a plugin that was approved earlier."),
                 ("`bad_schema`", "A tool's input schema is not valid JSON Schema, so arguments are not checked."),
                 ("`nothing_to_run`", "A zot extension contains a theme or skills but no program."),
                 (
@@ -483,8 +602,24 @@ def settings_page() -> str:
             struct_table(settings.HttpSettings),
             "## For policies, under `[policy]`",
             struct_table(settings.PolicySettings),
+            "## For the number of calls, under `[calls]`",
+            ABOUT_CALLS,
+            struct_table(settings.CallSettings),
+            "## For long results, under `[results]`",
+            "[Long results](../how-to/long-results.md) explains them.",
+            struct_table(settings.ResultSettings),
+            "## For OpenTelemetry, under `[telemetry]`",
+            "[Traces and metrics](../how-to/telemetry.md) explains them. Changes apply to hosts that start later.",
+            struct_table(settings.TelemetrySettings),
+            "## For interpreters started ahead, under `[warm]`",
+            "[Warm interpreters](../explanation/warm-interpreters.md) explains them.",
+            struct_table(settings.WarmSettings),
             "## For the audit, under `[audit]`",
             struct_table(settings.AuditSettings),
+            "## For the chat, under `[chat]`",
+            struct_table(settings.ChatSettings),
+            "## For a fleet, under `[fleet]`",
+            struct_table(settings.FleetSettings),
             "## For one plugin, under `[plugins.NAME]`",
             struct_table(settings.PluginSettings),
             "## Limits, under `[plugins.NAME.limits]`",
@@ -503,6 +638,10 @@ def settings_page() -> str:
                     ("`ANYPLUG_HOME`", "The home folder, unless `--home` is given."),
                     ("`XDG_DATA_HOME`", "Where the home folder is by default, on Linux."),
                     ("`ZOT_HOME`, `XDG_STATE_HOME`", "Where zot extensions are searched."),
+                    (
+                        "`ANYPLUG_WATCHDOG_MS`",
+                        "The daemon names in its log what keeps its event loop busy for longer. For finding faults.",
+                    ),
                     ("`ANYPLUG_CONFINEMENT`", "`off` or `on`; overrides `confinement` in the settings."),
                     (
                         "`ANYPLUG_RESIDENT`",

@@ -90,14 +90,21 @@ def fails(code: int, *words: str, **others: Any) -> Done:
     return done
 
 
-def start(*words: str, **others: Any) -> subprocess.Popen[bytes]:
-    """Start a command and leave it running."""
-    return subprocess.Popen(
-        [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **others
-    )
+def start(*words: str, **others: Any) -> forked_program.Process:
+    """Start a command and leave it running; nobody is at a terminal."""
+    return piped(*words, stdin=subprocess.DEVNULL, **others)
 
 
-def finish(process: subprocess.Popen[bytes]) -> Done:
+def piped(*words: str, stdin: int = subprocess.PIPE, **others: Any) -> forked_program.Process:
+    """Start a command with pipes."""
+    streams = (stdin, subprocess.PIPE, subprocess.PIPE)
+    if _is_ordinary(**others):
+        return forked_program.forks().start(words, streams, **others)
+    started: Any = subprocess.Popen([*PROGRAM, *words], stdin=stdin, stdout=streams[1], stderr=streams[2], **others)
+    return started  # which can do all that is asked of it
+
+
+def finish(process: forked_program.Process) -> Done:
     """Wait for the end of a command that was started."""
     out, err = process.communicate(timeout=PATIENCE_S)
     assert b"Traceback" not in err, err.decode()
@@ -115,13 +122,11 @@ class Terminal:
 
     def __enter__(self) -> Self:
         self._master, slave = pty.openpty()
-        # Whoever leads a session and opens a terminal gets Ctrl-C from it.
-        self._process = subprocess.Popen(
-            ["sh", "-c", 'exec "$@" 0<>"$0"', os.ttyname(slave), *PROGRAM, *self._words],
-            stdout=slave if self._stdout is None else self._stdout,
-            stderr=slave,
+        self._process = forked_program.forks().start(
+            self._words,
+            (slave, slave if self._stdout is None else self._stdout, slave),
             env={**os.environ, "TERM": "xterm", **self._wishes},
-            start_new_session=True,
+            terminal=os.ttyname(slave),
         )
         os.close(slave)
         return self
@@ -166,6 +171,13 @@ class Terminal:
             if not self._read(0.1) and self._process.poll() is not None and text not in self.seen:
                 raise AssertionError(f"it ended without {text!r}: {self.seen!r}")
         return self.seen
+
+    def sees_times(self, text: str, times: int) -> None:
+        """Wait until something has been shown so many times."""
+        until = time.monotonic() + PATIENCE_S
+        while self.seen.count(text) < times:
+            assert time.monotonic() < until, f"waited for {text!r}, saw {self.seen!r}"
+            self._read(0.1)
 
     def types(self, line: str) -> None:
         """Type a line."""
@@ -231,7 +243,7 @@ def listed(name: str, *options: str) -> dict[str, Any]:
 def last_record() -> dict[str, Any]:
     """The newest audit record; waits for the first."""
     found: list[dict[str, Any]] = []
-    assert processes.until(lambda: bool(found.extend(ok("audit", "--json").json) or found))
+    assert processes.until(lambda: bool(found.extend(ok("audit", "--kind", "call", "--json").json) or found))
     return found[-1]
 
 

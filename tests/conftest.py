@@ -2,6 +2,7 @@
 
 import compileall
 import fcntl
+import gc
 import glob
 import hashlib
 import importlib.util
@@ -21,6 +22,7 @@ import pytest
 
 import acme_distribution
 import anyplug
+import combinations
 import forked_program
 import plugin_folders
 import processes
@@ -39,12 +41,16 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # which says only that the machine is busy
 )
 hypothesis.settings.load_profile("anyplug")
+LONGEST_ID = 100  # characters of a parameter
+LONG_ONES = {"test_docs.py", "test_wheel.py", "test_bad_servers.py"}  # with tests of ten seconds and more
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the processes of all tests share."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, and their children, ignore it
+    # A shell's background jobs ignore the one, what `nohup` runs the other; and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         # Where Python is told to write no bytecode, thousands of processes would each compile the program.
         compileall.compile_dir(os.path.dirname(anyplug.__file__), quiet=1)
@@ -55,13 +61,32 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+def pytest_make_parametrize_id(val: Any) -> str | None:
+    """Keep names of tests short: they travel between workers, and are in each process's environment."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        text = val if isinstance(val, str) else val.decode("latin-1")
+        return f"{ascii(text[:LONGEST_ID])[1:-1]}-{len(val)}"
+    return None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let groups count: pytest-xdist 3.8 writes them into `_nodeid`, and pytest 9.2 looks for them in `_id`."""
+    """Begin with what takes long, so that no worker is left with it at the end; let groups count.
+
+    pytest-xdist 3.8 writes groups into `_nodeid`, and pytest 9.2 looks for them in `_id`.
+    """
+    items[:] = combinations.sampled(items)
+    items.sort(key=lambda item: item.path.name not in LONG_ONES)  # stable
     for item in items:
         grouped, now = getattr(item, "_nodeid", ""), getattr(item, "_id", None)
         if now is not None and "@" in grouped:
             item._id = type(now).parse(grouped)  # type: ignore[attr-defined]
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage only in what the tests make: thousands of collected tests stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

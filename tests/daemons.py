@@ -4,19 +4,19 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import command_line
 import processes
 from anyplug.frontends.daemon.locate import Address, hello
+from forked_program import Process
 
 clients: "list[Client]" = []  # whoever is still there when the test ends is sent home
 
 
 @contextlib.contextmanager
-def resident(*options: str, before: tuple[str, ...] = (), **others: Any) -> Iterator[subprocess.Popen[bytes]]:
+def resident(*options: str, before: tuple[str, ...] = (), **others: Any) -> Iterator[Process]:
     """Keep one up for the test's home; afterwards it is gone, whatever the test did to it.
 
     `before` are options of the program, which stand before the command.
@@ -83,6 +83,6 @@ def gone(pid: int) -> bool:
     return not processes.is_running(pid)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Process) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

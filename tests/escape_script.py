@@ -184,7 +184,7 @@ async def attempt(case: dict[str, Any]) -> dict[str, Any]:
                 facts = {**scene.facts, "other": other, "code": code, "data": data, "host": os.getpid()}
                 arguments = {"facts": facts} if case["format"] == "stavrobot" else facts
                 result = await host.call(tool, arguments, attachment=Attachment(yes=True))
-                (item,) = host.audit.records()
+                (item,) = host.audit.calls()
                 state = host.catalog.standing(plugin).state
         finally:
             os.chdir("/")

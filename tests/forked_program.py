@@ -1,4 +1,4 @@
-"""Runs commands of the program in processes forked from one that has already imported it.
+"""Runs the program in processes forked from one that has already imported it.
 
 A command spends most of its time on imports, and the suite runs thousands. Each is still a process of its own, with
 its own streams, folder and environment; tests of how the program starts start it themselves.
@@ -11,18 +11,84 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import IO, Any
 
 CHUNK = 1 << 20
 STREAMS = (0, 1, 2)
+# What commands import, also on their way; not what only some need and takes long.
+FOLDERS = ("host", "launch", "manage", "policy", "runtime", "frontends.cli", "frontends.daemon", "frontends.mcp")
+LATE = ("anyio._backends._asyncio", "encodings.ascii", "jsonschema_rs", "sqlite3")
+
+
+class Process:
+    """A command that was started; it can do what tests do with a `subprocess.Popen`."""
+
+    def __init__(self, words: Sequence[str], pid: int, ended: socket.socket, *streams: int) -> None:
+        """`ended` tells the status at the end. `streams` are our ends of its pipes, or -1."""
+        self.args, self.pid = words, pid
+        self.returncode: int | None = None
+        self._ended = ended
+        self._reading = threading.Lock()
+        stdin, stdout, stderr = streams
+        self.stdin: IO[bytes] | None = open(stdin, "wb") if stdin >= 0 else None  # noqa: SIM115 - as Popen has them
+        self.stdout: IO[bytes] | None = open(stdout, "rb") if stdout >= 0 else None  # noqa: SIM115
+        self.stderr: IO[bytes] | None = open(stderr, "rb") if stderr >= 0 else None  # noqa: SIM115
+
+    def poll(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit code, negative for a signal."""
+        with self._reading:
+            if self.returncode is None:
+                ready = select.poll()
+                ready.register(self._ended, select.POLLIN)
+                if not ready.poll(None if timeout is None else timeout * 1000):
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
+                self.returncode = os.waitstatus_to_exitcode(int(self._ended.recv(CHUNK)))
+                self._ended.close()
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """Send all of its input, and return all that it prints; raises TimeoutExpired."""
+        out, err = (_in_a_thread(_read, stream) for stream in (self.stdout, self.stderr))
+        if self.stdin is not None:
+            _in_a_thread(_write, self.stdin, input or b"")
+        try:
+            self.wait(timeout)
+            return out.result(timeout), err.result(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+
+    def close(self) -> None:
+        """Close our ends of its pipes."""
+        for stream in filter(None, (self.stdin, self.stdout, self.stderr)):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
 
 
 class Forks:
@@ -40,46 +106,73 @@ class Forks:
         self._socket.close()
         self._process.wait()
 
+    def start(
+        self,
+        words: Sequence[str],
+        streams: Sequence[int] = (subprocess.PIPE,) * 3,
+        *,
+        cwd: str | os.PathLike[str] = ".",
+        env: Mapping[str, str] | None = None,
+        terminal: str = "",
+    ) -> Process:
+        """Start a command; `streams` are descriptors, PIPE or DEVNULL. It leads a session if it has a terminal."""
+        ours, theirs = [-1, -1, -1], [-1, -1, -1]
+        ended, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            for number, stream in enumerate(streams):
+                if stream == subprocess.PIPE:
+                    pair = os.pipe()
+                    theirs[number], ours[number] = pair if number == 0 else pair[::-1]
+                else:
+                    theirs[number] = os.open(os.devnull, os.O_RDWR) if stream == subprocess.DEVNULL else os.dup(stream)
+            socket.send_fds(self._socket, [b"."], [sender.fileno(), *theirs])
+        finally:
+            sender.close()
+            for fd in theirs:
+                os.close(fd)
+        given = json.dumps([list(words), os.path.abspath(cwd), dict(os.environ if env is None else env), terminal])
+        ended.sendall(given.encode())
+        return Process(words, int(ended.recv(CHUNK)), ended, *ours)
+
     def run(
-        self, words: Sequence[str], stdin: bytes, cwd: str, env: dict[str, str], timeout_s: float
+        self, words: Sequence[str], stdin: bytes, cwd: str | os.PathLike[str], env: Mapping[str, str], timeout_s: float
     ) -> tuple[int, bytes, bytes]:
         """Run a command to its end; return its exit code, as `subprocess` does, and what it printed."""
-        (read_in, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        socket.send_fds(self._socket, [b"."], [theirs.fileno(), read_in, write_out, write_err])
-        theirs.close()
-        for fd in (read_in, write_out, write_err):
-            os.close(fd)
-        out, err = _in_a_thread(_read, read_out), _in_a_thread(_read, read_err)
-        _in_a_thread(_write, write_in, stdin)
-        with ours:
-            ours.sendall(json.dumps([words, cwd, env]).encode())
-            pid = int(ours.recv(CHUNK))
-            ours.settimeout(timeout_s)
-            try:
-                code = os.waitstatus_to_exitcode(int(ours.recv(CHUNK)))
-                return code, out.result(timeout_s), err.result(timeout_s)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(words, timeout_s) from None
+        process = self.start(words, cwd=cwd, env=env)
+        try:
+            out, err = process.communicate(stdin, timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert process.returncode is not None
+        return process.returncode, out, err
 
 
 def _in_a_thread(function: Callable[..., bytes], *args: object) -> Future[bytes]:
     """Run it in a thread that nobody has to wait for."""
     done: Future[bytes] = Future()
-    threading.Thread(target=lambda: done.set_result(function(*args)), daemon=True).start()
+
+    def run() -> None:
+        try:
+            done.set_result(function(*args))
+        except Exception as error:  # noqa: BLE001 - for whoever waits
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
     return done
 
 
-def _read(fd: int) -> bytes:
-    with open(fd, "rb") as file:
-        return file.read()
+def _read(stream: IO[bytes] | None) -> bytes:
+    if stream is None or stream.closed:
+        return b""
+    with stream:
+        return stream.read()
 
 
-def _write(fd: int, data: bytes) -> bytes:
-    with contextlib.suppress(BrokenPipeError), open(fd, "wb", buffering=0) as file:
-        file.write(data)
+def _write(stream: IO[bytes], data: bytes) -> bytes:
+    if not stream.closed:
+        with contextlib.suppress(BrokenPipeError), stream:
+            stream.write(data)
     return b""
 
 
@@ -102,40 +195,59 @@ def close() -> None:
 
 
 def _serve(requests: socket.socket) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for a command
+    running: dict[int, socket.socket] = {}
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    ready = select.poll()
+    ready.register(requests, select.POLLIN)
+    ready.register(woken, select.POLLIN)
     while True:
-        message, fds, _, _ = socket.recv_fds(requests, 1, len(STREAMS) + 1)
-        if not message:
-            return
-        if os.fork() == 0:
-            requests.close()
-            _wait_for_command(socket.socket(fileno=fds[0]), fds[1:])
-        for fd in fds:
-            os.close(fd)
+        names = {fd for fd, _ in ready.poll()}
+        if woken in names:
+            os.read(woken, CHUNK)
+            _tell_who_ended(running)
+        if requests.fileno() in names:
+            message, fds, _, _ = socket.recv_fds(requests, 1, len(STREAMS) + 1)
+            if not message:
+                return
+            client, streams = socket.socket(fileno=fds[0]), fds[1:]
+            given = json.loads(client.recv(CHUNK))
+            if (pid := os.fork()) == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (requests, client, *running.values()):
+                    each.close()
+                os.close(woken)
+                os.close(wake)
+                _run(streams, *given)
+            for fd in streams:
+                os.close(fd)
+            running[pid] = client
+            client.send(str(pid).encode())
 
 
-def _wait_for_command(client: socket.socket, streams: list[int]) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    words, cwd, env = json.loads(client.recv(CHUNK))
-    pid = os.fork()
-    if pid == 0:
-        client.close()
-        _run(words, streams, cwd, env)
-    for fd in streams:
-        os.close(fd)
-    client.send(str(pid).encode())
-    status = os.waitpid(pid, 0)[1]
-    with contextlib.suppress(OSError):  # the test no longer waits
-        client.send(str(status).encode())
-    os._exit(0)
+def _tell_who_ended(running: dict[int, socket.socket]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            with contextlib.suppress(OSError), running.pop(pid) as client:  # the test no longer waits
+                client.send(str(status).encode())
 
 
-def _run(words: list[str], streams: list[int], cwd: str, env: dict[str, str]) -> None:
+def _run(streams: list[int], words: list[str], cwd: str, env: dict[str, str], terminal: str) -> None:
     """Become a command, as if this process had just started."""
+    if terminal:
+        os.setsid()
+        os.close(streams[0])
+        streams[0] = os.open(terminal, os.O_RDWR)
     for fd, stream in zip(STREAMS, streams, strict=True):
         os.dup2(stream, fd)
         os.close(stream)
-    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False, errors="backslashreplace")
     os.chdir(cwd)
     os.environ.clear()
@@ -150,18 +262,23 @@ def _run(words: list[str], streams: list[int], cwd: str, env: dict[str, str]) ->
         traceback.print_exc()
         code = 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.flush()
+            sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0)
 
 
-if __name__ == "__main__":
-    import anyplug.frontends.cli
-    import anyplug.host.host
-    from anyplug.runtime import mcp_sdk
+def _import_all() -> None:
+    for folder in FOLDERS:
+        package = importlib.import_module(f"anyplug.{folder}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    for name in LATE:
+        importlib.import_module(name)
+    importlib.import_module("anyplug.runtime.mcp_sdk").load()
 
-    for module in pkgutil.walk_packages(anyplug.frontends.cli.__path__, "anyplug.frontends.cli."):
-        importlib.import_module(module.name)
-    mcp_sdk.load()
+
+if __name__ == "__main__":
+    _import_all()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

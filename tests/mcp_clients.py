@@ -186,7 +186,7 @@ async def approve(host: Host, *names: str, always: bool = False) -> None:
 
 def last(host: Host, count: int) -> list[Any]:
     """The newest records of the audit, the oldest of them first."""
-    return [one.record for one in host.audit.records()][-count:]
+    return [one.record for one in host.audit.calls()][-count:]
 
 
 def answering(*answers: Any) -> tuple[Any, list[Any]]:

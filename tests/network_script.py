@@ -192,7 +192,7 @@ async def reach(case: dict[str, Any]) -> dict[str, Any]:
             await host.approve(plugin, granted=granted, always=True)
             arguments = {"facts": facts} if case["format"] == "stavrobot" else facts
             result = await host.call(tool, arguments, attachment=Attachment(yes=True))
-            (item,) = host.audit.records()
+            (item,) = host.audit.calls()
         held_by = item.record.held_by
         with open(os.path.join(home, "logs", f"{escape_script.NAME}.log"), encoding="utf-8") as file:
             log = file.read()

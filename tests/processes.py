@@ -15,14 +15,19 @@ def read(path: str) -> bytes:
         return b""
 
 
-def state(pid: int) -> str:
-    """The kernel's letter for a process; empty if there is none."""
+def state(pid: int | str) -> str:
+    """The kernel's letter for a process or a thread; empty if there is none."""
     fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return fields[0].decode() if fields else ""
 
 
 def is_running(pid: int) -> bool:
-    return state(pid) not in {"", "Z", "X"}
+    """Whether any of its threads runs: the main one may have ended before the others."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    return any(state(f"{pid}/task/{thread}") not in {"", "Z", "X"} for thread in threads)
 
 
 def processes(is_wanted: Callable[[int], bool]) -> dict[int, str]:

@@ -7,6 +7,7 @@ In README.md and docs/, from the top of a file to its end, sharing one user's fo
     ```python                 runs as a script; an ```output block after it is what it must print.
     <!-- file: PATH -->       the block after it is a file that the reader writes.
     <!-- more: PATH -->       the block after it goes to the end of that file.
+    <!-- model: SCRIPT -->    what the model says from here on, a JSON list: texts, and [TOOL, ARGUMENTS] for calls.
     <!-- setup: COMMANDS -->  shell commands that the reader does not see; they must succeed.
 
 `…` in expected output stands for anything; alone on its line for any number of lines. An answer is typed where the
@@ -15,6 +16,7 @@ expected output shows one after a question. The user is called ada. Times, dates
 With REWRITE_DOCS=1 in the environment, pages are written anew with what was printed, where that does not fit.
 """
 
+import json
 import os
 import pty
 import re
@@ -35,6 +37,7 @@ from anyplug.frontends.cli.parsing import command_parser, program_parser
 from anyplug.home.settings import PluginSettings, PolicySettings, Settings
 from anyplug.model.errors import CODES
 from anyplug.model.permissions import KINDS
+from model_servers import ModelServer, call, model_server, say
 from rows import each_row
 
 REPOSITORY = Path(__file__).parent.parent
@@ -48,7 +51,7 @@ PROGRAMS = {"git": "git init", "jq": "jq -"}  # that a machine may lack, and how
 SECRET = "correct-horse"  # what is typed where nothing is shown
 
 ITEM = re.compile(
-    r"^<!-- (?P<comment>setup|file|more):\s*(?P<value>.*?)\s*-->$|^```(?P<language>\w*)\n(?P<content>.*?)^```$",
+    r"^<!-- (?P<comment>setup|model|file|more):\s*(?P<value>.*?)\s*-->$|^```(?P<language>\w*)\n(?P<content>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 QUESTION = re.compile(r"^.*(?:\[y/N\]|\[N\]o:|\(not shown\):)(?: (\S*))?$", re.MULTILINE)
@@ -66,7 +69,7 @@ VARYING = (
 
 class Step(NamedTuple):
     line: int
-    kind: str  # setup, file, more, console or python
+    kind: str  # setup, model, file, more, console or python
     text: str
     expected: str | None = None
     shown: slice = slice(0)  # the lines of the page that are the expected output
@@ -78,12 +81,13 @@ def test_every_example_gives_what_it_shows(page: Path, tmp_path: Path, monkeypat
     for program, used in PROGRAMS.items():
         if used in text and shutil.which(program) is None:
             pytest.skip(f"there is no {program}")
-    user = Reader(tmp_path / "ada", monkeypatch)
-    wrong = [
-        (step, said)
-        for step, said in ((step, user.follow(step)) for step in read(text))
-        if step.expected is not None and not fits(step.expected, said)
-    ]
+    with model_server() as model:
+        user = Reader(tmp_path / "ada", monkeypatch, model)
+        wrong = [
+            (step, said)
+            for step, said in ((step, user.follow(step)) for step in read(text))
+            if step.expected is not None and not fits(step.expected, said)
+        ]
     if wrong and REWRITE:
         lines = text.splitlines()
         for step, said in reversed(wrong):
@@ -103,16 +107,6 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert found.exists(), f"{target} does not exist"
         if place:
             assert place in _anchors(found.read_text()), f"{target}: no such heading"
-
-
-def test_what_is_generated_is_current() -> None:
-    done = subprocess.run(
-        [sys.executable, str(REPOSITORY / "scripts" / "generate_docs.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_page_can_be_reached_from_the_index() -> None:
@@ -155,8 +149,10 @@ def test_every_frame_is_documented_with_its_fields() -> None:
 class Reader:
     """Somebody who follows a page, with a folder and a terminal of their own."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, model: ModelServer) -> None:
         self._home = folder
+        self._model = model
+        self._environment = monkeypatch
         self._here = folder / "work"
         programs = folder / ".local" / "bin"  # only the program itself, and not all of the virtual environment's
         programs.mkdir(parents=True)
@@ -188,6 +184,13 @@ class Reader:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("w" if step.kind == "file" else "a") as file:
                 file.write(content)
+            return ""
+        if step.kind == "model":
+            said = json.loads(text)
+            self._model.script[:] = [say(one) if isinstance(one, str) else call(tuple(one)) for one in said]
+            for provider, path in (("OPENAI", "/v1"), ("ANTHROPIC", "")):
+                self._environment.setenv(f"{provider}_BASE_URL", self._model.url + path)
+                self._environment.setenv(f"{provider}_API_KEY", "a-key")
             return ""
         if step.kind == "console":
             return self._in_a_terminal(text, step.expected or "")
@@ -238,8 +241,8 @@ def read(text: str) -> Iterator[Step]:
     for at, item in enumerate(items):
         line = text.count("\n", 0, item.start()) + 1  # of the fence, and so the index of what is inside
         content = item["content"] or ""
-        if item["comment"] == "setup":
-            yield Step(line, "setup", item["value"])
+        if item["comment"] in ("setup", "model"):
+            yield Step(line, item["comment"], item["value"])
         elif item["comment"]:
             kind, file = item["comment"], item["value"]
         elif file:

@@ -11,7 +11,7 @@ from anyplug.model.types import Plugin
 
 SRC = Path(__file__).parent.parent / "src" / "anyplug"
 PLACEHOLDER = "hole"  # stands for what is only known when the message is made
-VALUES = ("hole", "1", "opencode", "show", "status")  # a name, a number, an agent or a command
+VALUES = ("hole", "1", "opencode", "zot", "show", "status")  # a name, a number, an agent, a format or a command
 COMMAND = re.compile(r"`anyplug ([^`]+)`")
 # Sentences about the grammar, and about what another program runs.
 NOT_TO_PASTE = {"help COMMAND", "call /NAME WORDS", "run /NAME WORDS", "run TOOL KEY=VALUE", "eval"}
@@ -100,6 +100,11 @@ def test_a_hint_is_adapted_to_the_home_the_folders_and_the_reader():
     )
     granted = hints.for_folder("`anyplug grant x env:A`, or `anyplug grant y env:A`", named)
     assert granted == "`anyplug install '/a b/x' --grant network --grant env:A`, or `anyplug grant y env:A`"
+    assert hints.for_library(plain, ["--home", "h"], awaits=False) == (
+        '`host.approve("x")` approves it, once a person has seen what it asks for; '
+        "or in a terminal: `anyplug --home h show x`, then `anyplug --home h approve x`"
+    )
+    assert hints.for_library("`anyplug tools x.y` shows its parameters").startswith("`input_schema` in `host.tools`")
     assert hints.for_agents(plain) == f"tell the user: {plain}"
     for typed in ("`anyplug tools x.y`", "`anyplug --plugin '/a b/x' tools x.y`"):
         assert hints.for_agents(f"{typed} shows its parameters") == "its input schema lists its parameters"

@@ -20,9 +20,11 @@ LAYERS = (
     "audit formats policy",
     "catalog",
     "launch",
-    "peers manage",
+    "peers manage fleet",
     "call",
     "host",
+    "integrations",
+    "agent",
     "frontends",
     "__main__",
 )

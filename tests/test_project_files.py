@@ -43,6 +43,10 @@ def test_the_quick_suite_has_tests_of_every_folder():
     assert folders - {Path(line.partition("::")[0]).parts[1] for line in quick} == needs_other_programs
 
 
+def test_the_readme_can_be_read_in_two_minutes():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def test_the_yaml_files_can_be_parsed():
     found = [*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml"]
     assert len(found) > 4

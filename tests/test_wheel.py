@@ -1,6 +1,7 @@
 """The wheel installs and runs outside the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -47,6 +48,8 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path: Path) -> None:
     shown = subprocess.run([program, "demo"], cwd=tmp_path, check=False, capture_output=True, text=True)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "its chain is intact" in shown.stdout
+    assert re.search(r"files, network, programs \(!\)", shown.stdout)
+    assert re.search(r"^ *\(!\) \w+", shown.stdout, re.MULTILINE)  # the sign is explained
     assert [names for _, _, names in os.walk(os.environ["ANYPLUG_HOME"]) if names] == []
 
     for format, kind in scaffold.KINDS.items():

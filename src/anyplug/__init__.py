@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from anyplug.formats.shared.contract import Greeting as Greeting
     from anyplug.home.settings import find_home as find_home
     from anyplug.host.host import Host as Host
+    from anyplug.host.sync_host import SyncHost as SyncHost
     from anyplug.model.errors import AnyplugError as AnyplugError
     from anyplug.model.types import Audio as Audio
     from anyplug.model.types import Block as Block
     from anyplug.model.types import Command as Command
+    from anyplug.model.types import Elicitation as Elicitation
+    from anyplug.model.types import Elicited as Elicited
     from anyplug.model.types import Failure as Failure
     from anyplug.model.types import File as File
     from anyplug.model.types import Image as Image
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from anyplug.model.types import Problem as Problem
     from anyplug.model.types import Resource as Resource
     from anyplug.model.types import Result as Result
+    from anyplug.model.types import Sampling as Sampling
     from anyplug.model.types import SlashSubmitted as SlashSubmitted
     from anyplug.model.types import Submitted as Submitted
     from anyplug.model.types import Text as Text
@@ -60,17 +64,21 @@ _EXPORTS = {
     "Attachment": "anyplug.call.consent",
     "Question": "anyplug.call.consent",
     "Host": "anyplug.host.host",
+    "SyncHost": "anyplug.host.sync_host",
     "Ruling": "anyplug.peers.guards",
     "Audio": "anyplug.model.types",
     "Block": "anyplug.model.types",
     "Command": "anyplug.model.types",
     "Failure": "anyplug.model.types",
+    "Elicitation": "anyplug.model.types",
+    "Elicited": "anyplug.model.types",
     "File": "anyplug.model.types",
     "Image": "anyplug.model.types",
     "Plugin": "anyplug.model.types",
     "Problem": "anyplug.model.types",
     "Resource": "anyplug.model.types",
     "Result": "anyplug.model.types",
+    "Sampling": "anyplug.model.types",
     "Text": "anyplug.model.types",
     "Tool": "anyplug.model.types",
     "Note": "anyplug.model.types",
@@ -96,3 +104,7 @@ def __getattr__(name: str) -> "Any":
     from importlib import import_module  # only for those who use the library's names
 
     return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -79,6 +79,8 @@ def token() -> str:
     return (Path(os.environ["ANYPLUG_HOME"]) / "http-token").read_text().strip()
 
 
+@pytest.mark.exercises("@modelcontextprotocol/sdk", "tools", "approvals", "prompts")
+@pytest.mark.exercises("@modelcontextprotocol/client", "tools", "approvals", "prompts")
 @pytest.mark.parametrize("transport", ["pipes", "http"])
 @pytest.mark.parametrize(("sdk", "mode"), [(1, "legacy"), (2, "legacy"), (2, "auto")])
 def test_the_typescript_sdk_lists_calls_asks_and_runs_commands(
@@ -106,6 +108,7 @@ def test_the_typescript_sdk_lists_calls_asks_and_runs_commands(
         assert seen["version"] == ("2026-07-28" if mode == "auto" else "2025-11-25")
 
 
+@pytest.mark.exercises("@modelcontextprotocol/inspector", "tools")
 @pytest.mark.parametrize("transport", ["pipes", "http"])
 def test_the_inspector_lists_and_calls(plugins: str, transport: str) -> None:
     with resident("--http", "127.0.0.1:0"):
@@ -121,6 +124,8 @@ def test_the_inspector_lists_and_calls(plugins: str, transport: str) -> None:
         assert daemons.status()["calls"] == 1
 
 
+@pytest.mark.exercises("@anthropic-ai/claude-code", "connect")
+@pytest.mark.exercises("@openai/codex", "connect")
 def test_claude_code_and_codex_see_the_real_server(plugins: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
     with resident():
@@ -135,6 +140,7 @@ def test_claude_code_and_codex_see_the_real_server(plugins: str, monkeypatch: py
         assert "hello" in {tool["name"] for tool in listed["tools"]}
 
 
+@pytest.mark.exercises("opencode-ai", "connect", "tools")
 def test_opencode_calls_a_plugins_tool_through_what_connect_wrote(
     plugins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_opencode_starts_the_server(run: Run, options: tuple[str, ...]):
     assert "anyplug mcp" not in run("opencode", "mcp", "list")
 
 
+@pytest.mark.exercises("@google/gemini-cli", "connect")
 @pytest.mark.parametrize("options", [(), ("--project",)])
 def test_gemini_cli_starts_the_server_where_it_trusts_the_folder(
     run: Run, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -130,6 +131,7 @@ def test_gemini_cli_starts_the_server_where_it_trusts_the_folder(
     assert re.search(r"✓ anyplug: \S*anyplug mcp --resident \(stdio\) - Connected", run("gemini", "mcp", "list"))
 
 
+@pytest.mark.exercises("@anthropic-ai/mcpb", "connect")
 def test_the_mcpb_program_accepts_our_bundles(run: Run, root: str):
     for folder in (plugin_folders.cyclop(root, "hello"), plugin_folders.stavrobot(root, "bundle")):
         name = os.path.basename(folder)

@@ -64,12 +64,16 @@ def server(scratch: Path) -> Iterator[opencode.Server]:
 
 @pytest.fixture
 def project(tmp_path: Path, server: opencode.Server) -> Path:
-    folder = tmp_path / "project"
-    plugin_folders.write(str(folder / ".cupcake" / "policies" / "opencode" / "words.rego"), POLICY)
+    folder = gated(tmp_path / "project", server, POLICY)
+    accepted_copies.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
+    return folder
+
+
+def gated(folder: Path, server: opencode.Server, policy: str) -> Path:
+    plugin_folders.write(str(folder / ".cupcake" / "policies" / "opencode" / "words.rego"), policy)
     plugin_folders.write(str(folder / ".cupcake" / "system" / "evaluate.rego"), EVALUATE)
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     installation.install(str(folder), home=str(server.home), program=[sys.executable, "-m", "anyplug"])
-    accepted_copies.accept(str(server.home), str(folder / ".cupcake"), trusted=True)
     return folder
 
 
@@ -103,9 +107,9 @@ def test_the_engine_decides_about_every_call(
 
 
 def test_why_a_broken_policy_refuses_a_prompt_is_on_the_terminal(
-    server: opencode.Server, scratch: Path, project: Path
+    server: opencode.Server, scratch: Path, tmp_path: Path
 ) -> None:
-    plugin_folders.write(str(project / ".cupcake" / "policies" / "opencode" / "words.rego"), "package x\ndeny contains")
+    project = gated(tmp_path / "project", server, "package x\ndeny contains")  # none was accepted that could decide
     plugin_folders.write(str(project / ".cupcake" / "opencode.json"), '{"timeoutMs": 60000}')
     with ModelServer([{"text": "done"}]) as model:
         opencode.prepare(project, "fake", model.url)

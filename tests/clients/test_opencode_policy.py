@@ -91,6 +91,7 @@ else:
 """
 
 
+@pytest.mark.exercises("opencode-ai", "policies")
 def test_calls_run_are_refused_and_modified_as_the_decision_says(server: opencode.Server, project: Gated) -> None:
     project.decides(DECIDING)
     script = [

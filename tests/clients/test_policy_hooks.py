@@ -45,9 +45,13 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcomes(name: str) -> list[tuple[str, str]]:
-    return [(r["outcome"], r["by"].split()[0]) for r in ok("audit", "--json", "--agent", name, "--tool", "Bash").json]
+    return [
+        (r["outcome"], r["by"].split()[0])
+        for r in ok("audit", "--kind", "call", "--json", "--agent", name, "--tool", "Bash").json
+    ]
 
 
+@pytest.mark.exercises("@anthropic-ai/claude-code", "policies")
 def test_claude_code_runs_what_policies_allow_and_nothing_else():
     ok("connect", "claude", "--policy")
     with ScriptedModel(SCRIPT) as model:
@@ -59,9 +63,10 @@ def test_claude_code_runs_what_policies_allow_and_nothing_else():
     assert "done" in said, said
     assert "publishing is done by people" in model.told
     assert Path("allowed").exists()
-    assert outcomes("claude") == [("denied", "policy:NO-PUBLISHING"), ("needs_answer", "policy:ASK-FORCE-PUSH")]
+    assert outcomes("claude") == [("denied", "policy:NO-PUBLISHING"), ("asked", "policy:ASK-FORCE-PUSH")]
 
 
+@pytest.mark.exercises("@openai/codex", "policies")
 def test_codex_runs_what_policies_allow_and_refuses_what_it_cannot_ask_about():
     ok("connect", "codex", "--policy")
     with ScriptedModel(SCRIPT) as model:
@@ -84,4 +89,4 @@ trust_level = "trusted"
     assert "publishing is done by people" in model.told
     assert "Codex cannot ask" in model.told
     assert Path("allowed").exists()
-    assert outcomes("codex") == [("denied", "policy:NO-PUBLISHING"), ("needs_answer", "policy:ASK-FORCE-PUSH")]
+    assert outcomes("codex") == [("denied", "policy:NO-PUBLISHING"), ("asked", "policy:ASK-FORCE-PUSH")]
