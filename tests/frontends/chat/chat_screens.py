@@ -11,6 +11,7 @@ from anyplug.frontends.chat.chat_app import ChatApp
 from scripted_conversation import ScriptedConversation, ScriptedWorkspace
 
 PATIENCE = 400  # short pauses, on a machine that has much else to do
+MOST_LOOKS = 20  # at a screen that goes on changing
 
 
 class Screen:
@@ -25,6 +26,17 @@ class Screen:
         self.talk.say(*events)
         self.app.transcript.flush()
         await self.pilot.pause()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until two looks at the screen show the same; not for ever, because clocks go on."""
+        before = ""
+        for _ in range(MOST_LOOKS):
+            now = self.text
+            if now == before:
+                return
+            before = now
+            await self.pilot.pause(0.02)
 
     async def type(self, text: str) -> None:
         """Type a text, key by key."""
