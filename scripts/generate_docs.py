@@ -337,9 +337,10 @@ MEANINGS = {
     "limit for each line instead, 4 MiB.",
     "PluginSettings.max_output_chars": "Characters of text, as JavaScript counts them, in a result of a Workbench "
     "plugin; the rest is cut off. By default 500,000.",
-    "PluginSettings.hello_s": "Seconds from the start of a zot extension to its `hello`, by default 10, or 60 if it "
-    "is built or downloaded first (`go run`, `npx`, `uv run`); for a Workbench plugin, to load and register its "
-    "tools, by default 10; for an MCP server, to its list of tools, by default 30.",
+    "PluginSettings.hello_s": "Seconds from the start of a zot extension to its `hello`, by default 10; for a "
+    "Workbench plugin, to load and register its tools, by default 10; for an MCP server, to its list of tools, by "
+    "default 30. Extensions and servers that are built or downloaded first (`go run`, `npx`, `uv run`, `docker`) have "
+    "120.",
     "PluginSettings.guard": "`required` refuses every call while this extension cannot be asked: it is down, given "
     "up, not approved, switched off or not installed. `optional` lets calls pass then.",
     "PluginSettings.calls": "Calls of this plugin at once; others wait for their turn. By default as under `[calls]`.",

@@ -23,6 +23,7 @@ from anyplug.catalog.catalog import Catalog
 from anyplug.formats import registry
 from anyplug.formats.mcp import config_variables, unpinned_commands
 from anyplug.formats.mcp import format as mcp_format
+from anyplug.formats.mcp import peer as mcp_peer
 from anyplug.formats.shared.contract import Folder, Greeting
 from anyplug.home.settings import find_home
 from anyplug.host.host import Host
@@ -590,6 +591,14 @@ async def test_a_program_that_npm_installed_finds_the_modules_beside_it(mcp, hos
     folder = mcp("npm", "", command=str(modules / ".bin" / "serve"), args=["."])
     async with host(folder) as h:
         assert (await h.call("npm/act")).text == "found"
+
+
+async def test_what_is_fetched_before_it_runs_has_longer_to_start(mcp, host, tmp_path, monkeypatch):
+    monkeypatch.setattr(mcp_peer, "HELLO_S", 0.3)
+    plugin_folders.write(str(tmp_path / "npx"), "#!/bin/sh\nsleep 1\nexec python3 server.py\n", 0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    async with host(mcp(command="env", args=["npx", "-y", "kit"])) as h:
+        assert (await h.call("mcp.kit.act", attachment=YES)).text == "kit", h.problems
 
 
 async def test_who_brings_a_missing_program_along_is_said(mcp, host, monkeypatch, tmp_path):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # these import the SDK
     from anyplug.formats.mcp.http_client import Exchange
     from anyplug.formats.mcp.stdio_client import Inbox, Outbox
 
-HELLO_S = 30.0  # from the start to the list of tools; npx and uvx must fetch packages first
+HELLO_S = 30.0  # from the start to the list of tools
 LEAVE_S = 2.0  # how long a remote server may take to end the session
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps a project's dependencies
 NOTICE_S = 1.0  # how long a lost connection may take to report why
@@ -114,7 +114,8 @@ class Server:
                 )
             ways = list(self._exchange.ways)
         self._terms.tasks.start_soon(self._converse, ways)
-        hello_s = self._terms.settings.hello_s or HELLO_S
+        is_built = long_lived.is_built_first((endpoint.command, *endpoint.arguments))
+        hello_s = self._terms.settings.hello_s or (long_lived.BUILT_FIRST_S if is_built else HELLO_S)
         try:
             with anyio.fail_after(hello_s):
                 await self._settled.wait()

@@ -1,5 +1,7 @@
 """Shared by formats with long-running plugins: why one could not be started, and how one ended."""
 
+import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,6 +14,16 @@ from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.session import LARGEST_BUFFER, FrameTooLong, NotSent, PeerGone
 
 LARGEST_INPUT = LARGEST_BUFFER // 2  # bytes of a call's arguments; several may be on their way
+BUILT_FIRST_S = 120.0  # to become ready, for what is built or fetched before it runs: caches are empty at first
+BUILDERS = frozenset(
+    {"bun", "bunx", "cargo", "deno", "docker", "dotnet", "go", "nerdctl", "npm", "npx", "pipx"}
+    | {"pnpm", "pnpx", "podman", "uv", "uvx", "yarn"}
+)
+
+
+def is_built_first(words: Iterable[str]) -> bool:
+    """Return whether a command names a build tool or a package runner, also in a shell's script."""
+    return not BUILDERS.isdisjoint(os.path.basename(part) for word in words for part in word.split())
 
 
 def encoded(arguments: dict[str, Any]) -> bytes:

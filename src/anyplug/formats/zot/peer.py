@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from anyio import CancelScope
 
+from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
 from anyplug.formats.shared.features import (
     BadAnswer,
@@ -32,16 +33,13 @@ from anyplug.formats.zot.registrations import Registration, Registrations
 from anyplug.home import plugin_logs
 from anyplug.model import json_values
 from anyplug.model.errors import CallError
-from anyplug.model.types import Block, Call, Launch, Offer, Plugin, Result
+from anyplug.model.types import Block, Call, Offer, Plugin, Result
 from anyplug.runtime.processes.diagnosis import shebang
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import Unread
 from anyplug.runtime.session.session import NotSent, PeerGone, Session
 
 HELLO_S = 10.0
-BUILT_FIRST_S = 60.0  # for those that are built or fetched before they run
-# Programs that do that, into the extension's own cache, which is empty at its first start.
-BUILDERS = frozenset({"bunx", "cargo", "deno", "dotnet", "go", "npm", "npx", "pnpm", "pnpx", "uv", "uvx"})
 COMMAND_S = 30.0
 TOOL_RESULT = '{"type": "tool_result", "id": ID, "content": [{"type": "text", "text": "..."}]}'
 COMMAND_RESPONSE = '{"type": "command_response", "id": ID, "action": "display", "display": "..."}'
@@ -112,7 +110,8 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         """Start it and wait until it is ready; if it raises Unavailable, with a hint, nothing is left running."""
         terms, name, launch = self._terms, self.plugin.name, self.plugin.launch
         assert launch is not None
-        hello_s = terms.settings.hello_s or (BUILT_FIRST_S if _is_built_first(launch) else HELLO_S)
+        words = (launch.program, *(shebang(launch.program) if "/" in launch.program else ()))
+        hello_s = terms.settings.hello_s or (long_lived.BUILT_FIRST_S if long_lived.is_built_first(words) else HELLO_S)
         program = Program(
             argv=(launch.program, *launch.arguments),
             cwd=self.plugin.path,
@@ -417,9 +416,3 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         if not self._ready.done():
             self._ready.set_result(None)
         self._listener.ended(self, gone)
-
-
-def _is_built_first(launch: Launch) -> bool:
-    """Return whether an extension is started by a build tool or package runner: by name, or by its first line."""
-    words = [launch.program, *(shebang(launch.program) if "/" in launch.program else ())]
-    return not BUILDERS.isdisjoint(os.path.basename(word) for word in words)
