@@ -50,6 +50,8 @@ async def decided(given, **more):
         ("HUSKY=0 git commit -m x", "deny"),
         ("SKIP=lint git commit -m x", "deny"),
         ("alias g=git; g commit -n", "deny"),
+        ("git commit > >(cat) -nq", "deny"),
+        ("git commit -F <(echo x) -n", "deny"),
         ("alias g='git commit --no-verify'; g", "deny"),
         ("python3 - <<E\nimport os\nos.system('git commit --no-verify')\nE", "deny"),
         ("git config --get include.path", "allow"),

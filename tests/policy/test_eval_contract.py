@@ -8,6 +8,7 @@ import pytest
 import command_line
 import plugin_folders
 import policy_projects
+from anyplug.policy.shell import reading_time
 from policy_projects import answer, ask, bash, decision, event, policy, project
 
 pytestmark = pytest.mark.anyio
@@ -397,3 +398,15 @@ def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
     done = command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
     assert json.loads(done.out)["decision"] == "deny"
     assert "this decision is not in the audit" in done.err
+
+
+@pytest.mark.claim("eval-bounded")
+@pytest.mark.parametrize("harness", ["opencode", "claude"])
+async def test_a_command_that_takes_too_long_to_read_is_refused_as_a_decision(harness, monkeypatch):
+    monkeypatch.setattr(reading_time, "MOST_S", 0.05)
+    project({"p": policy(f"{harness}.p", decision("deny", when="false"))}, harness=harness)
+    line = "; ".join(f"cd a{number} || cd b{number}" for number in range(500))
+    given = claude("PreToolUse", tool_name="Bash", tool_input={"command": line})
+    said = await ask(given if harness == "claude" else bash(line), harness)
+    assert said["verb"] == "deny"
+    assert "the command takes too long to read" in json.dumps(said["decision"])

@@ -28,6 +28,7 @@ from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
 from anyplug.policy.policy_files import Source
 from anyplug.policy.policy_folders import CupcakeCopy
 from anyplug.policy.policy_set import PolicySet
+from anyplug.policy.shell import reading_time
 from anyplug.rego.values.rego_errors import Fault, Location, RegoErrors
 
 if TYPE_CHECKING:
@@ -83,10 +84,14 @@ class Engine:
         self._kept: OrderedDict[tuple[CupcakeCopy, str, str], Kept] = OrderedDict()
 
     async def evaluate(self, harness: str, given: Any, options: Options = USUAL) -> Outcome:
-        """Decide about an event. Raises BadEvent if it is invalid, NoPolicies if nothing can be decided."""
+        """Decide about an event. Raises BadEvent if it is invalid, NoPolicies if nothing can be decided.
+
+        Raises TooSlow for a command that takes too long to read: it must be refused, whatever else fails open.
+        """
         inquiry = self.inquire(harness, given, options)
         return inquiry.decided(await inquiry.ask_signals() if inquiry.has_signals else None)
 
+    @reading_time.limited()
     def inquire(self, harness: str, given: Any, options: Options = USUAL) -> Inquiry:
         """Determine what an event is about; raises as `evaluate` does."""
         if harness not in AGENTS:

@@ -20,6 +20,7 @@ from anyplug.policy.decisions import Decision
 from anyplug.policy.engine import Engine, NoPolicies
 from anyplug.policy.evaluation import Inquiry, Options, Outcome
 from anyplug.policy.event_log import Recordings, without_secrets
+from anyplug.policy.shell.reading_time import TooSlow
 
 if TYPE_CHECKING:
     from anyplug.policy.signals import RunSignal
@@ -179,9 +180,11 @@ class EvalRequests:
         )
 
     def _failed(self, harness: str, event: Any, error: Exception) -> dict[str, Any]:
-        """Refuse because of an internal error: as a decision, which `failMode: open` does not override."""
-        said = f"anyplug could not decide because of an internal error ({type(error).__name__}: {error})"
-        hint = "hint: reword the call; please report this with the event that caused it"
+        """Refuse because of an error: as a decision, which `failMode: open` does not override."""
+        said, hint = f"anyplug could not decide: {error}", "hint: reword the call"
+        if not isinstance(error, TooSlow):
+            said = f"anyplug could not decide because of an internal error ({type(error).__name__}: {error})"
+            hint += "; please report this with the event that caused it"
         made = self._without(harness, event, [said, hint])
         name = _text(event, "hook_event_name") if isinstance(event, dict) else ""
         decision = Decision(verb="deny", reason=said)

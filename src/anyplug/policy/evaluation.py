@@ -20,6 +20,7 @@ from anyplug.policy.agent_events import Event
 from anyplug.policy.decisions import ALLOW, JUDGING, SIGNAL_RULE, Decision, Finding, applied, decide
 from anyplug.policy.policy_files import Source
 from anyplug.policy.policy_set import Found, Plan, PolicySet
+from anyplug.policy.shell import reading_time
 
 if TYPE_CHECKING:
     from anyplug.policy.routing import Policy
@@ -276,8 +277,9 @@ class Inquiry:
         folder = self.event.cwd if source.is_global else source.project
         return folder if os.path.isdir(folder) else source.root
 
+    @reading_time.limited()
     def decided(self, answered: "Answers | None" = None) -> Outcome:
-        """Decide."""
+        """Decide. Raises TooSlow."""
         said = self.state
         key = self._key() if self._options.cache and not self.has_signals and self.is_pure else b""
         known = self._kept.decisions.get(key) if key else None

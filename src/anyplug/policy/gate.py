@@ -144,6 +144,7 @@ class PolicyGate:
         from anyplug.policy.agent_events import BadEvent
         from anyplug.policy.engine import NoPolicies
         from anyplug.policy.evaluation import Options
+        from anyplug.policy.shell.reading_time import TooSlow
 
         options = Options(cwd=event["cwd"], is_open=self._settings.fail_mode == "open")
         try:
@@ -154,6 +155,8 @@ class PolicyGate:
             return self._undecided(str(error), error.hint)
         except BadEvent as error:
             return self._undecided(str(error), "make the call smaller, so that it can be decided about")
+        except TooSlow as error:  # whoever makes the call chose that, so it does not fail open
+            return Ruling(verb="deny", reason=str(error), rule="POLICY_ERROR", cure="split the command")
         if self._recordings is not None:
             self._recordings.add(
                 "anyplug", event, outcome.decision, None if answered is None else answered.values, mask

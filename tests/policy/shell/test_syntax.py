@@ -66,6 +66,12 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
         ("a <<'E'\n b\nE\nc", [("a",), ("c",), ("b",)]),
         ("a `b \\`c\\``", [("a", ""), ("b", ""), ("c",)]),
         ("script -c 'a b'", [("script", "-c", "a b"), ("a", "b")]),
+        ("a > >(b) c", [("a", "c"), ("b",)]),
+        ("a 2> >(b)", [("a",), ("b",)]),
+        ("a <(b 'c)') d", [("a", "/dev/fd/pipe", "d"), ("b", "c)")]),
+        ("a --x=<(b)", [("a", "--x=/dev/fd/pipe"), ("b",)]),
+        ("a <\\\n(b) c", [("a", "/dev/fd/pipe", "c"), ("b",)]),
+        ('a "<(b)"', [("a", "<(b)")]),
         ("$(" * 60 + "a" + ")" * 60, [("",)] * 60 + [("a",)]),
     ],
 )

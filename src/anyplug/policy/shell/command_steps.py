@@ -16,7 +16,7 @@ import msgspec
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import substitutions, syntax, told_texts, word_patterns
+from anyplug.policy.shell import reading_time, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.word_values import Values, is_composable
 from anyplug.policy.shell.working_folders import WorkingFolders
 
@@ -47,7 +47,7 @@ FEEDING: Final = frozenset(
     | {*told_texts.MAKERS, *told_texts.SHELLED}
 )
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
-_FED_FILE: Final = late(r"/dev/(?:stdin|fd/\d+)|/proc/self/fd/\d+|-")
+FED_FILE: Final = late(r"/dev/(?:stdin|fd/\w+)|/proc/self/fd/\d+|-")  # names what is fed, and no file
 MOST_SHOWN: Final = 4  # words of a refused command
 _MODULE: Final = late(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = late(r"-\w*i|--in-place")
@@ -88,6 +88,7 @@ class Step:
         *,
         has_dots: bool = False,
     ) -> None:
+        reading_time.check()
         self.words = words
         self.has_dots = has_dots
         self._known = {} if links or known is None else known  # places of words of the same line
@@ -175,6 +176,7 @@ class Step:
         return self._known[key]
 
     def _looked_up(self, word: str) -> list[str]:
+        reading_time.check()
         folder = self.folder
         path = expanded(word, folder)
         found = [self.where(word)]
@@ -289,7 +291,7 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
     for _ in range(DEEPEST_TOLD):
         new = []
         for one in waiting:
-            for text in itertools.islice((text for step in one.steps for text in _told(step, one)), MOST_TOLD):
+            for text in itertools.islice(_told_by(one), MOST_TOLD):
                 if text.strip() and len(text) <= LONGEST_TOLD and text not in found and len(found) < MOST_TOLD:
                     found[text] = one.folders
                     new.append(text)
@@ -297,15 +299,26 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
+def _told_by(line: Line) -> Iterator[str]:
+    aliases = [step for step in line.steps if step.program == "alias"]
+    is_evaluating = bool(_EVALUATED.search(line.text))  # arithmetic and `@P` run what is in the value of a variable
+    for step in line.steps:
+        reading_time.check()
+        yield from _told(step, line)
+        yield from _aliased(step, aliases)
+        if is_evaluating:
+            yield from (f': "{word}"' for word in step.raw if ASSIGNMENT.match(word) and ("$(" in word or "`" in word))
+
+
 def _told(step: Step, line: Line) -> Iterator[str]:
     names = [word.rpartition("/")[2] for word in step.words]
     runs = syntax.SHELLS | RUNNING_TEXT - {"."}  # a dot after other words is a folder
     rest = [word for word in step.words[step.start + 1 :] if not word.startswith("-")]
-    is_fed = not rest or all(map(_FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
+    is_fed = not rest or all(map(FED_FILE.fullmatch, rest)) or any(word[:1] == "-" for word in step.words[1:])
     is_fed |= step.program in told_texts.EDITORS | told_texts.SHELLED
     if step.program == "." or any(name in runs for name in names[: step.start + MOST_SHOWN]):
         yield " ".join(rest)
-        is_run = not rest or bool(_FED_FILE.fullmatch(rest[0])) or names[step.start] not in syntax.SHELLS
+        is_run = not rest or bool(FED_FILE.fullmatch(rest[0])) or names[step.start] not in syntax.SHELLS
         if is_run or _is_made(step, line):
             yield from line.printed
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
@@ -318,18 +331,15 @@ def _told(step: Step, line: Line) -> Iterator[str]:
     yield from told_texts.of(step.raw or step.words, step.folder, fed)
     if any("$" in word for word in step.given) and any(map(told_texts.is_language, names)):
         yield from told_texts.of(step.given, step.folder, fed)
-    yield from _aliased(step, line)
-    if _EVALUATED.search(line.text):  # arithmetic and `@P` run what is in the value of a variable
-        yield from (f': "{word}"' for word in step.raw if ASSIGNMENT.match(word) and ("$(" in word or "`" in word))
 
 
-def _aliased(step: Step, line: Line) -> Iterator[str]:
+def _aliased(step: Step, aliases: Sequence[Step]) -> Iterator[str]:
     """Return what an alias stands for, where it is made and where it is used."""
     if step.program == "alias":
         yield from (word.partition("=")[2] for word in step.words[step.start + 1 :])
         return
-    for one in line.steps:
-        for word in one.words[one.start + 1 :] if one.program == "alias" else ():
+    for one in aliases:
+        for word in one.words[one.start + 1 :]:
             name, equals, value = word.partition("=")
             if equals and name == step.program:
                 yield f"{value} {shlex.join(step.words[step.start + 1 :])}"

@@ -10,7 +10,7 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import syntax, word_patterns
-from anyplug.policy.shell.command_steps import LONGEST_GLOB, Step, may_write
+from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step, may_write
 from anyplug.policy.shell.found_files import LISTS_FILES
 from anyplug.policy.shell.guarded_places import MOST_FILES, Guarded, is_found, is_named, names_in
 
@@ -122,7 +122,8 @@ def patched(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     command, rest = git_command(step.words[at:]) if is_git else ("patch" if at >= 0 else "", step.words[at + 1 :])
     if command not in {"patch", "apply", "am"} or not _TRYING.isdisjoint(rest):
         return
-    named = [word for word in (*rest, *step.read) if word[:1] != "-" and not word_patterns.is_unknown(word)]
+    named = [word for word in (*rest, *step.read) if word[:1] != "-" and not FED_FILE.fullmatch(word)]
+    named = [word for word in named if not word_patterns.is_unknown(word)]
     named = [word for word in named if not any(char in word for char in syntax.GLOBS)]
     files = set(map(step.where, named)) - {step.folder}
     for one in steps:

@@ -16,11 +16,13 @@ from typing import Final, Literal
 import msgspec
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import substitutions
+from anyplug.policy.shell import reading_time, substitutions
 
 BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
+PROCESS: Final = frozenset("<>")  # `<(…)` and `>(…)`
+PIPE: Final = "/dev/fd/pipe"  # stands for the word that a shell makes of these; no such file exists
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
 _KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
@@ -76,7 +78,7 @@ _OUTSIDE: Final = late(  # how a line is parsed outside double quotes
     rf"""(?P<joined>\\\n)|(?P<escaped>{_ESCAPED})|(?P<arithmetic>\${_JOINED}\({_JOINED}\()|(?P<inner>\${_JOINED}\()"""
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})"""
     rf"""|(?P<ansi>{_ANSI})|(?P<single>{_SINGLE})|(?P<double>(?:\${_JOINED})?")"""
-    rf"""|(?P<document><{_JOINED}<(?!{_JOINED}<))"""
+    rf"""|(?P<document><{_JOINED}<(?!{_JOINED}<))|(?P<process>[<>]{_JOINED}\()"""
     rf"|(?P<redirection>[<>][<>|&]*)|(?P<sums>\(\()|(?P<separator>[;&|\n()])|(?P<blank>[{BLANKS}])"
     rf"|(?P<text>[^\\`$'\"<>;&|(){{}}{BLANKS}]+|.)",
     re.DOTALL,
@@ -216,7 +218,7 @@ class _Line:
         self._fed: list[str] = []
         self._is_read = False  # the next word is an input file of the command
         self._reads: list[str] = []
-        self.opened_by = ""  # what precedes the parenthesis: $ = @ ? + * !
+        self.opened_by = ""  # what precedes the parenthesis: $ < > = @ ? + * !
         self._scopes: list[int] = []  # the subshells that are open
         self._opened = 0  # subshells so far
         self._before = ""
@@ -227,7 +229,7 @@ class _Line:
 
     def open(self, mark: str) -> "_Line":
         """Begin a text in parentheses; its result replaces UNKNOWN when it is closed."""
-        if mark != "$" and self._word:
+        if mark not in PROCESS and mark != "$" and self._word:
             self._word[-1] = self._word[-1][: None if mark == "=" else -1]
         self._word.append(UNKNOWN)
         self.inner.append(_Line())
@@ -239,9 +241,14 @@ class _Line:
         if not self._word or self._word[-1] != UNKNOWN:
             return
         words = [word for simple in inner.found for word in simple.marked or simple.words]
-        if inner.opened_by == "$":
+        made = UNKNOWN
+        if inner.opened_by in {"$", "<"}:
             made = substitutions.output([(one.marked or one.words, one.fed) for one in inner.found])
+        if inner.opened_by == "$":
             self._word[-1] = made if made == UNKNOWN else made.translate(_HIDDEN).join(_KNOWN)
+        elif inner.opened_by in PROCESS:
+            self._word[-1] = PIPE
+            self._fed += [] if made == UNKNOWN else [made]
         elif inner.opened_by == "=":
             self._word[-1] = ELEMENT.join(["", *words]).translate(_HIDDEN)
         elif inner.opened_by == "!":
@@ -369,6 +376,7 @@ class _Reader:
         first = _Line()
         self._waiting.append((first, command, "script", is_loose))
         while self._waiting:
+            reading_time.check()
             line, text, mode, is_loose = self._waiting.pop()
             self._budget -= len(text)
             if self._budget < 0:
@@ -397,12 +405,17 @@ class _Reader:
             kind, text, at = found.lastgroup, found[0], found.end()
             if kind == "ansi" and not self._knows_ansi:
                 kind, text, at = "text", "$", found.start() + 1
+            if kind == "process" and (line.sums or line.braces):  # `((a<(b)))` compares
+                kind, text, at = "redirection", text[0], found.start() + 1
             if self._documents and line.is_inside and "\n" in text:
                 self.is_sure = False
             if kind in {"inner", "arithmetic"}:
                 opened.append(line)
                 line = line.open("$")
                 line.depth = line.sums = int(kind == "arithmetic")
+            elif kind == "process":
+                opened.append(line)
+                line = line.open(text[0])
             elif text[:1] == "(" and (mark := _opening(command, found.start(), line)):
                 at = found.start() + 1
                 opened.append(line)
