@@ -187,6 +187,53 @@ async def test_answers_of_jetstream_change_no_announcement_description_or_record
         assert not any("not signed" in fault for fault in (await trail.read(observer)).faults)
 
 
+@pytest.mark.claim("fleet-worker-bounded")
+async def test_no_member_removes_what_others_store_by_a_message_that_rolls_up(tmp_path: Path):
+    async with (
+        Fleet(tmp_path, workers=("w1", "w2")) as fleet,
+        fleet.link("w1") as evil,
+        fleet.link("w2") as other,
+        fleet.link("g1") as gateway,
+        fleet.link("admin") as admin,
+    ):
+        key, name = other.own.key, approval_key("d", "f")
+        await admin.put("ap_trust", name, b"decision")
+        for subject in (other.subjects.announced(key), other.subjects.described(key, "x"), other.subjects.lease(key)):
+            await other.store(subject, b"of w2")
+        await gateway.put("ap_jobs", "theirs", b"job")
+        buckets = ("ap_trust", "ap_dir", "ap_tools", "ap_jobs")
+        before = {bucket: await admin.all(bucket) for bucket in buckets}
+        assert all(before.values())
+        own = evil.own.key
+        for rolled in ("all", "sub"):
+            for subject in (
+                evil.subjects.announced(own), evil.subjects.described(own, "x"), evil.subjects.lease(own),
+                "$KV.ap_jobs.mine", evil.subjects.audit(own),
+            ):  # fmt: skip
+                with pytest.raises(FleetError):
+                    await evil.store(subject, b"x", {"Nats-Rollup": rolled})
+        assert {bucket: await admin.all(bucket) for bucket in buckets} == before
+
+
+async def test_answers_to_an_observers_requests_are_stored_nowhere(tmp_path: Path):
+    async with (
+        Fleet(tmp_path) as fleet,
+        fleet.link("o1") as observer,
+        fleet.link("g1") as gateway,
+        fleet.link("admin") as admin,
+    ):
+        await gateway.put("ap_jobs", "job", b"where it is")
+        await admin.put("ap_trust", "approval.x", b"decision")
+        request = json.dumps({"last_by_subj": "$KV.ap_trust.approval.x"}).encode()
+        for subject in ("$KV.ap_jobs.job", "ap.job.x", "ap.here.x", "$KV.ap_trust.approval.y"):
+            for bucket in ("KV_ap_trust", "KV_ap_dir", "ap_trail"):
+                await observer.client.publish(f"ap.trust.API.DIRECT.GET.{bucket}", request, reply=subject)
+        await observer.settle()
+        assert await observer.all("ap_trust", "approval.*") == {"approval.x": b"decision"}  # it reads as before
+        assert await admin.all("ap_jobs") == {"job": b"where it is"}
+        assert await admin.all("ap_trust", "approval.*") == {"approval.x": b"decision"}
+
+
 async def test_a_withdrawn_gateway_is_refused_at_once_and_a_worker_without_a_lease_refuses_all(tmp_path: Path):
     root = tmp_path / "plugins"
     plugin_folders.cyclop(root, "hello")

@@ -3,7 +3,7 @@
 JetStream answers to any subject that a request names, also to one that the user may not publish to, and a stream
 stores such an answer like any other message. So the admin's decisions, the directory and the trail are in an account
 of their own: answers to requests of members do not reach it. In the members' account, they take nothing that is not
-sealed or signed.
+sealed or signed. Observers have an account without any stream, so that answers to their requests are stored nowhere.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,18 @@ from anyplug.fleet.credentials import Member
 from anyplug.fleet.messages import API, Subjects
 
 DECISIONS = ("approval", "withdrawn", "policy")  # all members hear of them
-ADMINS, MEMBERS = "ADMIN", "FLEET"  # accounts
+ADMINS, MEMBERS, OBSERVERS = "ADMIN", "FLEET", "OBSERVERS"  # accounts
+ACCOUNTS = {"admin": ADMINS, "observer": OBSERVERS}  # by role; all others are members
 
 
 def server_config(members: Sequence[Member], prefix: str) -> str:
     """Return the configuration. TLS and the other servers of a cluster are added by the one who runs it."""
     subjects = Subjects(prefix)
     users = {
-        account: "\n".join(_user(member, subjects) for member in members if (member.role == "admin") == is_admin)
-        for account, is_admin in ((ADMINS, True), (MEMBERS, False))
+        account: "\n".join(
+            _user(member, subjects) for member in members if ACCOUNTS.get(member.role, MEMBERS) == account
+        )
+        for account in (ADMINS, MEMBERS, OBSERVERS)
     }
     trust = subjects.trust
     reads = [f"{API}.DIRECT.GET.KV_{trust}", f"{API}.STREAM.MSG.GET.KV_{trust}", f"{API}.DIRECT.GET.{subjects.bundles}"]
@@ -34,19 +37,24 @@ def server_config(members: Sequence[Member], prefix: str) -> str:
     }
     decisions = [subjects.entry(trust, f"{name}.*") for name in DECISIONS]
     decisions.append(subjects.entry(trust, "secret.*.*"))
-    exports = [
-        f'{{ service: "{name}", response_type: "Stream", accounts: [{MEMBERS}] }}' for name in (*reads, *written)
-    ]
-    exports += [f'{{ stream: "{name}", accounts: [{MEMBERS}] }}' for name in decisions]
-    imports = [
+    both = f"{MEMBERS}, {OBSERVERS}"
+    exports = [f'{{ service: "{name}", response_type: "Stream", accounts: [{both}] }}' for name in reads]
+    exports += [f'{{ service: "{name}", response_type: "Stream", accounts: [{MEMBERS}] }}' for name in written]
+    exports += [f'{{ stream: "{name}", accounts: [{both}] }}' for name in decisions]
+    seen = [
         f'{{ service: {{ account: {ADMINS}, subject: "{name}" }}, to: "{name.replace(API, subjects.trust_api, 1)}" }}'
         for name in reads
     ]
-    imports += [
-        f'{{ service: {{ account: {ADMINS}, subject: "{stored}" }}, to: "{subject}" }}'
-        for stored, subject in written.items()
+    seen += [f'{{ stream: {{ account: {ADMINS}, subject: "{name}" }} }}' for name in decisions]
+    imports = [
+        *seen,
+        *(
+            f'{{ service: {{ account: {ADMINS}, subject: "{stored}" }}, to: "{subject}" }}'
+            for stored, subject in written.items()
+        ),
     ]
-    imports += [f'{{ stream: {{ account: {ADMINS}, subject: "{name}" }} }}' for name in decisions]
+    here = subjects.here("*")
+    seen.append(f'{{ stream: {{ account: {MEMBERS}, subject: "{here}" }} }}')
     whole = f"{API}.>"
     ours = f'{{ service: {{ account: {MEMBERS}, subject: "{whole}" }}, to: "{subjects.members_api}.>" }}'
     return f"""# Written by `anyplug fleet config`. Reload the server after a change: nats-server --signal reload
@@ -73,9 +81,18 @@ accounts {{
     ]
     exports: [
       {{ service: "{whole}", response_type: "Stream", accounts: [{ADMINS}] }}
+      {{ stream: "{here}", accounts: [{OBSERVERS}] }}
     ]
     imports: [
       {_lines(imports)}
+    ]
+  }}
+  {OBSERVERS} {{
+    users: [
+{users[OBSERVERS]}
+    ]
+    imports: [
+      {_lines(seen)}
     ]
   }}
 }}

@@ -109,7 +109,10 @@ def _growing(name: str, subject: str, replicas: int) -> "StreamConfig":
 
 
 def _bucket(name: str, replicas: int, **more: Any) -> "StreamConfig":
-    """Return a bucket as NATS's key-value stores are, so that its own tools show it."""
+    """Return a bucket as NATS's key-value stores are, so that its own tools show it.
+
+    But a message that rolls up is refused: by one on its own key, a member would remove all others of the stream.
+    """
     from nats.js.api import DiscardPolicy, StorageType, StreamConfig  # only admins need it
 
     return StreamConfig(
@@ -117,7 +120,6 @@ def _bucket(name: str, replicas: int, **more: Any) -> "StreamConfig":
         subjects=[f"$KV.{name}.>"],
         max_msgs_per_subject=1,
         allow_direct=True,
-        allow_rollup_hdrs=True,
         deny_delete=True,
         discard=DiscardPolicy.NEW,
         storage=StorageType.FILE,
