@@ -53,6 +53,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "list-hangs": (NEVER_UP, "", r"was not ready within 2s"),
     "list-circles": ("", "^done$", "its list of tools is circular"),
     "list-never-ends": ("", "^done$", "its list of tools has more than 100 pages"),
+    "list-is-huge": ("", "^done$", "have more than 16 MiB"),
     "list-is-none": (NEVER_UP, "", "its answer to tools/list has no list of tools"),
     "odd-tools": ("", "^done$", "a tool without a valid name was skipped"),
     "two-pages": ("", "^act$", ""),

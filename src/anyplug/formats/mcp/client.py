@@ -28,7 +28,7 @@ from anyplug.formats.mcp import http_client, server_tasks, services, tool_result
 from anyplug.formats.mcp.dispatcher import Dispatcher, Watched
 from anyplug.formats.mcp.server_requests import REFUSED, Pausing, ServerRequests
 from anyplug.formats.mcp.services import Served
-from anyplug.formats.mcp.tool_results import Listing, Lost
+from anyplug.formats.mcp.tool_results import LARGEST_LISTED, Listing, Lost
 from anyplug.formats.shared.features import CommandAnswer
 from anyplug.model.errors import BadOutput, CallError, InvalidArguments, TooLarge
 from anyplug.model.types import Call, Result
@@ -281,7 +281,7 @@ class Conversation:
                 page = await sdk.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
                 self._leave_out(set(self.listing.tools) - before_page - {tool.name for tool in page.tools})
                 cursor = page.next_cursor
-                if not cursor:
+                if not cursor or self.listing.is_full:
                     return
                 if cursor in cursors:
                     self.listing.warn("its list of tools is circular; the tools listed before that are used")
@@ -302,15 +302,21 @@ class Conversation:
     async def _list_others(self, sdk: ClientSession) -> None:
         """Read the lists of resources and prompts; a failure is a warning, and that list stays as it was."""
         can, before = sdk.server_capabilities or types.ServerCapabilities(), self.served
-        served = Served()
+        served, left = Served(), LARGEST_LISTED
 
         async def read(what: str, ask: Callable[..., Any], key: str, known: list[Any]) -> list[Any]:
+            nonlocal left
             try:
-                return await _pages(ask, key)
+                found, left = await _pages(ask, key, left)
             except (MCPError, ValidationError, RuntimeError) as error:
                 if not isinstance(error, MCPError) or error.code != types.METHOD_NOT_FOUND:
                     served.warnings.append(f"it does not list its {what}: {_first_line(error)}")
                 return known
+            if left < 0:
+                served.warnings.append(
+                    f"its {what} and the like have more than {LARGEST_LISTED >> 20} MiB; some are ignored"
+                )
+            return found
 
         if can.resources is not None:
             served.resources = await read("resources", sdk.list_resources, "resources", before.resources)
@@ -446,19 +452,24 @@ class Conversation:
         )
 
 
-async def _pages(ask: Callable[..., Any], key: str) -> list[Any]:
-    """Read all pages of a list, as far as it is not circular or endless."""
+async def _pages(ask: Callable[..., Any], key: str, left: int) -> tuple[list[Any], int]:
+    """Read all pages of a list, as far as it is not circular or endless.
+
+    Return how many of the bytes that were left remain; below zero, something was left out.
+    """
     found: list[Any] = []
     cursors: set[str | None] = {None}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
         page = await ask(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        found += getattr(page, key)
+        for entry in getattr(page, key):
+            left = left - len(entry.model_dump_json()) if left >= 0 else left
+            found += [entry] if left >= 0 else []
         cursor = page.next_cursor
-        if not cursor or cursor in cursors or len(found) >= services.MOST:
+        if not cursor or cursor in cursors or len(found) >= services.MOST or left < 0:
             break
         cursors.add(cursor)
-    return found
+    return found, left
 
 
 async def _greet(sdk: ClientSession) -> None:

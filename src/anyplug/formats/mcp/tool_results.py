@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from anyplug.model import json_values, schema
 from anyplug.model.types import Audio, Block, Failure, Image, Resource, Result, Text, Tool
 from anyplug.model.untrusted_text import is_clean
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60.0
 MOST_TOOLS = 1_000  # of one server; real ones have a few dozen
+LARGEST_LISTED = 16 << 20  # bytes of all tools of one server, and as many of all else that it lists
+MOST_WARNINGS, LONGEST_WARNING = 100, 500  # shown to a person; characters of one
 LONGEST_NAME = 200  # characters of a tool's name
 SHOWN_WARNINGS = 5  # violations of a result's own schema that are shown
 # The protocol's methods. Records and questions name some of them as `mcp.SERVER.METHOD`, as if they were tools.
@@ -37,6 +41,8 @@ class Listing:
     def __init__(self) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
+        self.is_full = False  # nothing more is taken
+        self._bytes = 0
 
     def add(self, page: dict[str, Any]) -> dict[str, Any]:
         """Add the tools of one page; return the page with only its valid tools."""
@@ -53,7 +59,8 @@ class Listing:
 
     def warn(self, text: str) -> None:
         """Add a warning for the person."""
-        if text not in self.warnings:
+        text = text if len(text) <= LONGEST_WARNING else f"{text[:LONGEST_WARNING]}…"
+        if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
             self.warnings.append(text)
 
     def _take(self, tool: Any) -> bool:
@@ -69,9 +76,14 @@ class Listing:
         elif name in self.tools:
             self.warn(f"it lists the tool '{name}' twice; the first is used")
         elif len(self.tools) >= MOST_TOOLS:
+            self.is_full = True
             self.warn(f"it lists more than {MOST_TOOLS} tools; the others are ignored")
+        elif self._bytes + (size := len(msgspec.json.encode(tool))) > LARGEST_LISTED:
+            self.is_full = True
+            self.warn(f"its tools have more than {LARGEST_LISTED >> 20} MiB; the others are ignored")
         else:
             self.tools[name] = tool
+            self._bytes += size
             return True
         return False
 
