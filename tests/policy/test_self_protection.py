@@ -2,9 +2,12 @@
 
 import json
 import os
+import stat
+import struct
 import sys
 import tarfile
 import zipfile
+import zlib
 
 import anyio
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 import anyplug
 import plugin_folders
+import processes
 from anyplug.frontends.cli.commands import ALIASES, COMMANDS
 from anyplug.frontends.cli.policy import ACTIONS
 from anyplug.policy import self_protection
@@ -371,6 +375,11 @@ UNPACKING = [
     "gunzip -c evil.tgz | tar x",
     "unzip -o evil.zip",
     "7z x evil.zip",
+    "unzip -o 'ev*.zip'",
+    "unzip -o renamed.zip",
+    "unzip -o linked.zip",
+    "tar xif two.tar",
+    "tar xf linked.tar",
     "cd build && tar xf ../evil.tar",
     "tar xf gate.tar",
     "tar xf link.tar",
@@ -439,6 +448,25 @@ def _files_of_others():
     with zipfile.ZipFile("evil.zip", "w") as zipped:
         zipped.writestr(".cupcake/rulebook.yml", "")
     plugin_folders.write("./broken.tgz", b"\x1f\x8bno archive")
+    with zipfile.ZipFile("renamed.zip", "w") as zipped:
+        entry = zipfile.ZipInfo("a.py")
+        body = struct.pack("<BL", 1, zlib.crc32(b"a.py")) + b".cupcake/rulebook.yml"
+        entry.extra = struct.pack("<HH", 0x7075, len(body)) + body  # the name that `unzip` uses
+        zipped.writestr(entry, "")
+    with zipfile.ZipFile("linked.zip", "w") as zipped:
+        entry = zipfile.ZipInfo("d")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        zipped.writestr(entry, ".opencode")
+        zipped.writestr("d/plugin/anyplug-policy.js", "")
+    with tarfile.open("linked.tar", "w") as archive:
+        for name, target in (("d", "e"), ("e", ".opencode")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
+        archive.addfile(tarfile.TarInfo("d/plugin/anyplug-policy.js"))
+    with open("two.tar", "wb") as both:
+        for name in ("fine.tar", "evil.tar"):
+            both.write(processes.read(name))
     header = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+.cupcake\n"
     plugin_folders.write("./evil.patch", header.format(".cupcake/rulebook.yml"))
     plugin_folders.write("./fine.patch", header.format("a.py"))

@@ -4,10 +4,12 @@ Files are read when the command is checked, up to a limit; what a program writes
 changes before the command runs is not seen. Nothing is unpacked.
 """
 
+import glob
+import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
@@ -19,6 +21,13 @@ MODULE_FILES: Final = 2  # words without a folder: the option and the archive
 LARGEST: Final = 16 << 20  # bytes of an archive or a patch that are read: agents wait for the answer
 LARGEST_UNPACKED: Final = 64 << 20  # bytes of a compressed archive's content
 MOST_MEMBERS: Final = 10_000
+MOST_LINKS, LONGEST_LINK = 8, 4096  # that lead to each other; characters of a target
+MOST_MATCHES: Final = 100  # archives that one pattern names
+UNICODE_PATH, EXTRA_HEADER, UNICODE_HEADER = (
+    0x7075,
+    4,
+    5,
+)  # of a zip entry: the field's number, and bytes before its text
 MOST_BEFORE: Final = 4  # words before a program's name, such as `sudo`
 _EXTRACTING: Final = late(r"-?[A-Za-z]*x|--(?:extract|get)$")
 _LISTING_ZIP: Final = late(r"-[A-Za-z]*[lvptZz]")
@@ -91,12 +100,14 @@ def _files(words: list[str], folder: str) -> Iterator[str]:
         option = _FILE.fullmatch(word)
         for each in (word, option[1]) if option else (word,):
             path = os.path.join(folder, os.path.expanduser(each))
-            try:
-                found = os.stat(path)
-            except (OSError, ValueError):
-                continue
-            if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
-                yield path
+            is_pattern = "\0" not in path and len(path) <= LONGEST_LINK and any(char in each for char in "*?[")
+            for one in itertools.islice(glob.iglob(path), MOST_MATCHES) if is_pattern else (path,):
+                try:
+                    found = os.stat(one)
+                except (OSError, ValueError):
+                    continue
+                if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
+                    yield one
 
 
 def _text(path: str) -> str:
@@ -116,6 +127,27 @@ def patched(text: str) -> Iterator[str]:
             yield from ("/".join(parts[at:]) for at in range(len(parts)) if parts[at])
 
 
+def _unicode_names(extra: bytes) -> Iterator[str]:
+    """Yield the names in a zip entry's extra fields, which `unzip` prefers."""
+    while len(extra) >= EXTRA_HEADER:
+        kind, size = int.from_bytes(extra[:2], "little"), int.from_bytes(extra[2:EXTRA_HEADER], "little")
+        if kind == UNICODE_PATH:
+            yield extra[EXTRA_HEADER + UNICODE_HEADER : EXTRA_HEADER + size].decode(errors="replace")
+        extra = extra[EXTRA_HEADER + size :]
+
+
+def _behind_links(name: str, links: Mapping[str, str]) -> Iterator[str]:
+    """Yield where an entry lands if folders on its way are links that the same archive makes."""
+    for _ in range(MOST_LINKS if links else 0):
+        parts = name.split("/")
+        above = next((at for at in range(1, len(parts)) if "/".join(parts[:at]) in links), 0)
+        if not above:
+            return
+        link = "/".join(parts[:above])
+        name = os.path.normpath(os.path.join(os.path.dirname(link), links[link], *parts[above:]))
+        yield name
+
+
 def _members(path: str) -> Iterator[str]:
     """Yield the names in an archive, and the targets of links in it; nothing if it is not one."""
     # Takes 20 ms to import, and only commands with an archive need it.
@@ -123,20 +155,26 @@ def _members(path: str) -> Iterator[str]:
     import zipfile
 
     names: list[str] = []
+    links: dict[str, str] = {}  # that the archive makes: what comes behind them lands where they lead
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as zipped:
-                names = zipped.namelist()[:MOST_MEMBERS]
+                for entry in zipped.infolist()[:MOST_MEMBERS]:
+                    names += [entry.filename, *_unicode_names(entry.extra)]
+                    if stat.S_ISLNK(entry.external_attr >> 16) and entry.file_size <= LONGEST_LINK:
+                        links[entry.filename] = zipped.read(entry).decode(errors="replace")
         else:
-            with tarfile.open(path, "r|*") as archive:
+            with tarfile.open(path, "r|*", ignore_zeros=True) as archive:  # as `tar -i` reads it
                 for member in archive:
                     names.append(member.name)
                     if member.issym() or member.islnk():
                         names.append(os.path.join(os.path.dirname(member.name), member.linkname))
+                        links[member.name] = member.linkname
                     if len(names) >= MOST_MEMBERS or member.offset_data + member.size > LARGEST_UNPACKED:
                         break
-    except (OSError, EOFError, ValueError, tarfile.TarError, zipfile.BadZipFile, NotImplementedError):
+    except (OSError, EOFError, ValueError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, NotImplementedError):
         pass  # a damaged archive may still have had names before
+    names += [made for name in names for made in _behind_links(name, links)]
     for name in names:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in {"", "."}]
         yield name
