@@ -13,7 +13,7 @@ import msgspec
 
 from anyplug.policy import tool_changes
 from anyplug.policy.agent_events import Event
-from anyplug.policy.listed_paths import ListedPaths
+from anyplug.policy.listed_paths import HookPaths, ListedPaths
 from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
 
 SHARED: Final = "shared.rego"
@@ -137,10 +137,13 @@ def signals(config: dict[str, dict[str, Any]], event: Event) -> list[Signal]:
 
 def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
     """Return what enabled builtins have to know beside the event: of files, and of what a call would change."""
+    found = _lines(config, event)
     if "protected_paths" in config and event.name == "PreToolUse":
         listed = ListedPaths(config["protected_paths"]["paths"], event.cwd)
-        return {"would_change": list(itertools.islice(tool_changes.changes(event, listed), 1)), **_lines(config, event)}
-    return _lines(config, event)
+        found["would_change"] = list(itertools.islice(tool_changes.changes(event, listed), 1))
+    if "git_block_no_verify" in config and event.name == "PreToolUse" and event.tool == "Bash":
+        found["would_change_hooks"] = list(itertools.islice(tool_changes.changes(event, HookPaths(event.cwd)), 1))
+    return found
 
 
 def _lines(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:

@@ -30,6 +30,14 @@ deny contains decision("Disabling git hooks is not permitted. Hooks are required
 	not excepted
 }
 
+# What changes the hooks themselves is found by the reader that self-protection uses.
+deny contains decision("Disabling git hooks is not permitted. Hooks are required for code quality and security.") if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	count(input.would_change_hooks) > 0
+	not excepted
+}
+
 # The words of each git command, from `git` on: also behind sudo, env and the like.
 gits contains array.slice(command.words, at, count(command.words)) if {
 	some command in input.commands
@@ -38,9 +46,6 @@ gits contains array.slice(command.words, at, count(command.words)) if {
 }
 
 skips_hooks(words) if {
-	some subcommand in {"commit", "push", "merge", "rebase", "am", "pull", "cherry-pick"}
-	some one in words
-	lower(one) == subcommand
 	some word in words
 	startswith(lower(word), "--no-v")
 	startswith("--no-verify", lower(word))
@@ -48,9 +53,33 @@ skips_hooks(words) if {
 
 # -n means the same to commit only; of letters in one word it is one before the first that takes a value.
 skips_hooks(words) if {
-	"commit" in words
+	commits(words)
 	some word in words
 	regex.match(`^-[aepqsvz]*n`, word)
+}
+
+commits(words) if "commit" in words
+
+# A word that is no command of git's may be an alias of one.
+commits(words) if not subcommand(words) in commands
+
+subcommand(words) := [word |
+	some at, word in words
+	at > 0
+	not startswith(word, "-")
+	not words[at - 1] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--attr-source"}
+][0]
+
+commands := {
+	"add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file", "check-attr",
+	"check-ignore", "checkout", "checkout-index", "cherry", "cherry-pick", "clean", "clone", "column", "config",
+	"count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree", "difftool", "fast-export", "fetch",
+	"for-each-ref", "format-patch", "fsck", "gc", "grep", "help", "init", "lfs", "log", "ls-files", "ls-remote", "ls-tree",
+	"maintenance", "merge", "merge-base", "mergetool", "mv", "name-rev", "notes", "pull", "push", "range-diff", "rebase",
+	"reflog", "remote", "repack", "replace", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
+	"show", "show-branch", "show-ref", "sparse-checkout", "stage", "stash", "status", "submodule", "subtree", "switch",
+	"symbolic-ref", "tag", "update-index", "update-ref", "var", "verify-commit", "verify-tag", "version", "whatchanged",
+	"worktree",
 }
 
 skips_hooks(words) if {
@@ -84,7 +113,15 @@ skips_hooks(words) if {
 }
 
 # Commits that are put together by hand run no hooks.
-skips_hooks(words) if "commit-tree" in words
+skips_hooks(words) if {
+	some word in words
+	word in {"commit-tree", "fast-import"}
+}
+
+skips_hooks(words) if {
+	"hash-object" in words
+	"commit" in words
+}
 
 runs_hooks(words) if {
 	some word in words
@@ -161,39 +198,6 @@ disables_hooks(command) if {
 	some place in shared.places(command)
 	endswith(place, "/.git/config")
 	not shared.reads_only(command)
-}
-
-disables_hooks(command) if {
-	some word in command.words
-	regex.match(`(^|/)(rm|unlink|trash|mv|truncate|shred|tee|dd|cp|ln|install|sponge)$`, word)
-	some path in shared.places(command)
-	contains(concat("", [path, "/"]), "/.git/hooks/")
-}
-
-disables_hooks(command) if {
-	some path in command.writes
-	contains(concat("", [path, "/"]), "/.git/hooks/")
-}
-
-disables_hooks(command) if {
-	shared.changes_files(command)
-	some path in shared.places(command)
-	contains(concat("", [path, "/"]), "/.git/hooks/")
-}
-
-disables_hooks(command) if {
-	some word in command.words
-	regex.match(`(^|/)(rm|mv|trash|shred)$`, word)
-	some path in shared.places(command)
-	endswith(path, "/.git")
-}
-
-disables_hooks(command) if {
-	command.name == "chmod"
-	some path in shared.places(command)
-	contains(concat("", [path, "/"]), "/.git/hooks/")
-	some word in command.words
-	regex.match(`^([ugoa]*-[rw]*x|[ugoa]*=[rw]*|0?[0-7]*[0246][0-7]{2})$`, word)
 }
 
 excepted if {

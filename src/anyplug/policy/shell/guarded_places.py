@@ -68,6 +68,10 @@ class Guarded:
         """Whether a text that a tool is given under a key may name a file that it changes."""
         return True
 
+    def ignores(self, _step: Step) -> bool:
+        """Whether a command never changes what is guarded, wherever it writes."""
+        return False
+
     def only_reads(self, _step: Step) -> bool | None:
         """Whether a command only reads; None if that is to be told as of any other."""
         return None

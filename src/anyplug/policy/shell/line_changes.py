@@ -76,7 +76,7 @@ class CommandLine:
         self._is_inner = is_inner  # its texts are parsed by the line that contains it
         self._line = command_steps.read(line, starts or [folder], self._is_near, has_dots=has_dots)
         self._has_dots = self._line.has_dots
-        self._steps = self._line.steps
+        self._steps = [step for step in self._line.steps if not guarded.ignores(step)]
         self._is_fed = self._is_feeding()
         self._seen: dict[tuple[str, str, bool], bool] = {}
 
