@@ -66,6 +66,8 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
         ("a <<'E'\n b\nE\nc", [("a",), ("c",), ("b",)]),
         ("a `b \\`c\\``", [("a", ""), ("b", ""), ("c",)]),
         ("script -c 'a b'", [("script", "-c", "a b"), ("a", "b")]),
+        ("a {b,c}{,}{,}{,}{,}{,}{,}{,}{,}{,}{,}", [("a", "b", "c")]),
+        ("a {{1..600},b}", [("a", "", "b")]),
         ("a > >(b) c", [("a", "c"), ("b",)]),
         ("a 2> >(b)", [("a",), ("b",)]),
         ("a <(b 'c)') d", [("a", "/dev/fd/pipe", "d"), ("b", "c)")]),

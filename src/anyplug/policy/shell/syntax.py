@@ -572,18 +572,47 @@ def _opening(command: str, at: int, line: _Line) -> str:
 
 
 def _alternatives(word: str) -> list[str]:
-    """Expand {a,b} and {a..c}; if that would be too many, they are unknown."""
-    found, open_ = [], [word]
+    """Expand {a,b} and {a..c}; if that would be too many, only what each alternative alone would make."""
+    found, open_, seen = [], [word], {word}
     while open_:
         each = open_.pop()
         inner = next((match for match in _INNERMOST.finditer(each) if _choices(match[1])), None)
         if inner is None:
             found.append(each)
         else:
-            open_ += [each[: inner.start()] + choice + each[inner.end() :] for choice in reversed(_choices(inner[1]))]
+            made = [each[: inner.start()] + choice + each[inner.end() :] for choice in reversed(_choices(inner[1]))]
+            open_ += [one for one in dict.fromkeys(made) if one not in seen]
+            seen.update(made)
         if len(found) + len(open_) > MOST_ALTERNATIVES or len(word) * (len(found) + len(open_)) > FREE:
-            return [_INNERMOST.sub(UNKNOWN, word)]
+            return _single_choices(word)
     return found
+
+
+def _single_choices(word: str) -> list[str]:
+    """Expand one brace after the other, while the others are empty if they may be, else unknown."""
+    found = {_INNERMOST.sub(UNKNOWN, word): None}
+    open_, left = [word], MOST_ALTERNATIVES
+    while open_:
+        each = open_.pop()
+        groups = [(match, _choices(match[1])) for match in _INNERMOST.finditer(each)]
+        groups = [(match, choices) for match, choices in groups if choices]
+        left -= sum(len(choices) for _, choices in groups)
+        if left < 0:  # then each alone, without what surrounds it
+            found |= dict.fromkeys(choice for _, choices in groups for choice in choices)
+            continue
+        for chosen, choices in groups:
+            for choice in choices:
+                made, at = "", 0
+                for group, others in groups:
+                    made += each[at : group.start()]
+                    made += choice if group is chosen else "" if "" in others else UNKNOWN
+                    at = group.end()
+                made += each[at:]
+                if any(_choices(match[1]) for match in _INNERMOST.finditer(made)):
+                    open_.append(made)
+                else:
+                    found[made] = None
+    return list(found)
 
 
 def _choices(body: str) -> list[str]:
@@ -597,7 +626,7 @@ def _choices(body: str) -> list[str]:
         return []
     first, last = (int(ends[1]), int(ends[2])) if is_number else (ord(ends[1]), ord(ends[2]))
     if abs(last - first) > LONGEST_RANGE:
-        return []
+        return [UNKNOWN]
     step = 1 if last >= first else -1
     return [str(code) if is_number else chr(code) for code in range(first, last + step, step)]
 
