@@ -109,9 +109,9 @@ class _Pool:
 
     def may_run(self, who: Caller) -> bool:
         """Return whether a call may begin now."""
-        held, free = self._of_plugin[who.plugin], self.settings.at_once * self.factor - self.taken
+        held, free = self._of_plugin.get(who.plugin, 0), self.settings.at_once * self.factor - self.taken
         left = who.most - held
-        return free > 0 and left > 0 and held <= free and self._of_line[who.plugin, who.line] <= left
+        return free > 0 and left > 0 and held <= free and self._of_line.get((who.plugin, who.line), 0) <= left
 
     def take(self, who: Caller) -> bool:
         """Take a place if there is one, and nobody of the same plugin and line waits for it."""
@@ -124,8 +124,9 @@ class _Pool:
 
     def _count(self, who: Caller) -> None:
         self.taken += 1
-        self._of_plugin[who.plugin] += 1
-        self._of_line[who.plugin, who.line] += 1
+        line = (who.plugin, who.line)
+        self._of_plugin[who.plugin] = self._of_plugin.get(who.plugin, 0) + 1
+        self._of_line[line] = self._of_line.get(line, 0) + 1
 
     def check(self, who: Caller) -> None:
         """Raise Overloaded if no call of this caller may wait now."""

@@ -448,7 +448,8 @@ class Host:
             trail.record.policies = self._fleet.policy_version if self._fleet is not None else self.policy_version
             warnings = self._check(tool, entry.plugin, trail)
             call = file_arguments.named(self._call_of(tool, entry.plugin, trail, progress), self._project)
-            self._place(call, trail.attachment).check()  # before anybody is asked
+            place = self._place(call, trail.attachment)
+            place.check()  # before anybody is asked
             call = await self._gates.before_call(call, standing, trail)
             standing = await widened(call, standing, trail.attachment, self._project, self.questions)
             self._recording.begin(trail)
@@ -462,10 +463,10 @@ class Host:
             self._recording.end(trail, failed(Cancelled("the call was cancelled before it ran")))
             raise
         if not tool.is_async:
-            return await self._run(call, standing, trail, warnings)
+            return await self._run(call, standing, trail, warnings, place)
         try:
             return await self._job_runs.run(
-                call, trail, lambda job: self._run(call, standing, trail, warnings, job), wait=wait
+                call, trail, lambda job: self._run(call, standing, trail, warnings, place, job), wait=wait
             )
         except StoreError as error:
             unrecorded = f"the job cannot be recorded, so it was not run: {error.message}"
@@ -689,9 +690,9 @@ class Host:
         )
 
     async def _run(
-        self, call: Call, standing: Standing, trail: CallState, warnings: list[str], job: str = ""
+        self, call: Call, standing: Standing, trail: CallState, warnings: list[str], place: Place, job: str = ""
     ) -> Result:
-        """Run a permitted call, which may have an id as a job, and record how it ended."""
+        """Run a permitted call in its place, which may have an id as a job, and record how it ended."""
         self._live.tell_of_call(call)
         self._callers[call.id] = trail.attachment
         if trail.trace is not None:
@@ -700,7 +701,7 @@ class Host:
         try:
             try:
                 if call.plugin.in_fleet:
-                    result = await self._run_elsewhere(call, standing, trail, job)
+                    result = await self._run_elsewhere(call, standing, trail, place, job)
                 else:
                     if call.plugin.stays_up and self._peers.has_other_rights(call.plugin, standing.rights):
                         await self._renew_rights(call.plugin)
@@ -709,7 +710,7 @@ class Host:
                         call.plugin, standing, users
                     )
                     try:
-                        async with self._place(call, trail.attachment):
+                        async with place:
                             trail.passed("queue")
                             result = await self._exchange(call, standing, around, trail)
                         trail.passed("run")
@@ -790,10 +791,10 @@ class Host:
         """Let what a job's program writes to stderr be its progress."""
         self._job_runs.listen(job, lambda: self._provisions.last_report(plugin, stderr()))
 
-    async def _run_elsewhere(self, call: Call, standing: Standing, trail: CallState, job: str) -> Result:
+    async def _run_elsewhere(self, call: Call, standing: Standing, trail: CallState, place: Place, job: str) -> Result:
         """Let a worker of the fleet run a permitted call; raises CallError."""
         assert self._fleet is not None
-        async with self._place(call, trail.attachment):
+        async with place:
             # What a grant opens is on the worker: here, only files of the project are read for a call.
             here = msgspec.structs.replace(standing, granted=())
             call = await self._provisions.with_files(call, here, trail.attachment.plugin)

@@ -7,7 +7,7 @@ counts too. No link is followed, so what was checked is what is read. Protected 
 import errno
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -72,10 +72,8 @@ def read(call: Call, standing: Standing, reader: Reader, allowances: Allowances)
 
 
 def _paths(call: Call) -> dict[str, str]:
-    properties: Any = call.tool.input_schema.get("properties")
-    if not isinstance(properties, dict):
-        return {}
-    files = (name for name, wanted in properties.items() if isinstance(wanted, dict) and schema.is_file(wanted))
+    """Return the file arguments that are paths."""
+    files = schema.files(call.tool.input_schema)
     return {name: path for name in files if isinstance(path := call.arguments.get(name), str)}
 
 

@@ -329,10 +329,8 @@ def _is_above(path: str, held: tuple[str, ...]) -> bool:
 
 def _is_relative(path: str, links: Links) -> bool:
     """Return whether a path is a link that leads elsewhere when a parent folder is moved."""
-    try:
-        return not os.path.isabs(links.read(path))
-    except OSError:  # it is no link
-        return False
+    target = links.target(path)
+    return target is not None and not os.path.isabs(target)
 
 
 def _behind_links(tops: Mapping[str, int], protected: Protected, links: Links) -> tuple[list[str], list[str]]:

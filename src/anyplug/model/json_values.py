@@ -29,6 +29,8 @@ def excess(value: Any, deepest: int = DEEPEST, most: int = MOST_VALUES) -> str:
 
     Looks at no more than `most` values.
     """
+    if not value:  # as most results have no structured form
+        return ""
     level = [value] if isinstance(value, _CONTAINERS) else []
     values = 0
     for _ in range(deepest):

@@ -257,7 +257,9 @@ class Places(NamedTuple):
 
 def places(user: str, project: str, also: Iterable[str] = ()) -> Places:
     """Resolve the table; `also` are further paths to protect, such as plugin roots and the folders of PATH."""
-    known = _resolved(user.rstrip("/"), project.rstrip("/"))
+    known, also = _resolved(user.rstrip("/"), project.rstrip("/")), tuple(also)
+    if not also:  # as before each start of a program
+        return known
     return known._replace(read_only=tuple(dict.fromkeys((*also, *known.read_only))))
 
 

@@ -49,7 +49,9 @@ _UNKNOWN = object()  # a subschema that was not found
 _NOTHING: dict[str, Any] = {}
 _Weigh = Callable[[dict[str, Any]], int]
 
-_prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}  # by identity; keeping the schema keeps its id unique
+# By identity; keeping the schema keeps its id unique.
+_prepared: dict[int, tuple[dict[str, Any], Any, "_Work"]] = {}
+_files: dict[int, tuple[dict[str, Any], tuple[str, ...]]] = {}
 
 
 def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
@@ -336,6 +338,19 @@ def is_file(schema: dict[str, Any]) -> bool:
     """Return whether an argument is a file."""
     properties = schema.get("properties")
     return isinstance(properties, dict) and set(properties) == {"filename", "data"}
+
+
+def files(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the arguments that are files."""
+    known = _files.get(id(schema))
+    if known is None:
+        if len(_files) >= _PREPARED_LIMIT:
+            _files.clear()
+        properties: Any = schema.get("properties")
+        about = properties.items() if isinstance(properties, dict) else ()
+        names = tuple(name for name, wanted in about if isinstance(wanted, dict) and is_file(wanted))
+        known = _files[id(schema)] = (schema, names)
+    return known[1]
 
 
 def type_word(schema: dict[str, Any], word: str) -> Any:

@@ -101,6 +101,8 @@ class EventDelivery:
     def _who_hear(self, event: str) -> list[Subscriber]:
         """Return the subscribers of an event that were granted to see what happens to others."""
         subscribed = self._hearers.of(event)
+        if not subscribed:  # as for most calls
+            return []
         return [one for one in subscribed if permissions.may(self._granted(one.plugin), permissions.OBSERVE)]
 
     def _panel_changed(self, panel: Panel, owner: PanelOwner, *, is_new: bool) -> None:

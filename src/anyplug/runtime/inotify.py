@@ -5,7 +5,6 @@ not see changes through another hard link or mapped memory, on other machines of
 folder.
 """
 
-import array
 import fcntl
 import os
 import struct
@@ -20,6 +19,7 @@ IS_FOLDER, HEADER = 0x40000000, struct.Struct("iIII")  # watch, what happened, c
 CLOSED_ON_EXEC_AND_NEVER_BLOCKING = os.O_CLOEXEC | os.O_NONBLOCK
 MOST_WATCHED = 10_000  # paths; beyond that all watches are dropped: the kernel counts them for all programs of the user
 CHUNK = 65_536  # bytes of events read at once
+NO_BYTES = bytes(struct.calcsize("i"))  # the number of bytes to read, as the kernel writes it
 
 
 class PathWatch:
@@ -28,7 +28,6 @@ class PathWatch:
     def __init__(self) -> None:
         self._fd = -1
         self._count = 0
-        self._waiting = array.array("i", [0])
         self._turn = threading.Lock()  # for threads that add watches; `happened` never waits for them
         self._is_lost = False  # something cannot be watched
         self._is_there = sys.platform == "linux"
@@ -63,8 +62,7 @@ class PathWatch:
             self.close()
         if self._fd < 0:
             return False
-        fcntl.ioctl(self._fd, termios.FIONREAD, self._waiting)
-        if not self._waiting[0]:
+        if not _has_events(self._fd):
             return False
         try:
             while os.read(self._fd, CHUNK):
@@ -100,9 +98,11 @@ class Arrivals:
 
     def names(self) -> list[tuple[str, bool]]:
         """Return what was added since the last call, each with whether it is a folder; an empty path for too much."""
-        found = []
+        found: list[tuple[str, bool]] = []
+        if self._fd < 0 or not _has_events(self._fd):
+            return found
         try:
-            while self._fd >= 0:
+            while True:
                 packet, at = os.read(self._fd, CHUNK), 0
                 while at < len(packet):
                     watch, what, _, length = HEADER.unpack_from(packet, at)
@@ -121,3 +121,8 @@ class Arrivals:
         if getattr(self, "_fd", -1) >= 0:
             os.close(self._fd)
         self._fd = -1
+
+
+def _has_events(fd: int) -> bool:
+    """Return whether events wait to be read. Each call asks this; a read that finds nothing takes twice as long."""
+    return fcntl.ioctl(fd, termios.FIONREAD, NO_BYTES) != NO_BYTES

@@ -31,6 +31,8 @@ class HiddenNames:
         """
         self.fd = syscalls.check(syscalls.libc.inotify_init1(NONBLOCK_CLOEXEC), "inotify_init1")
         self._paths = paths
+        self._targets: dict[str, str | None] = {}  # of the links on the way to them, and None for all else there
+        self._folders: list[bytes] = []  # above the paths, and above all that leads to their targets
         self._names: set[bytes] = set()
         self._watch()
         self._before = {path: _identity(path) if os.path.realpath(path) in covered else None for path in paths}
@@ -38,6 +40,7 @@ class HiddenNames:
     def add(self, paths: tuple[str, ...]) -> str:
         """Watch further paths, which nothing covers; return one at which there is something, or empty."""
         self._paths += paths
+        self._targets = {}
         self._before |= dict.fromkeys(paths)
         return self.exposed()
 
@@ -58,11 +61,15 @@ class HiddenNames:
         return found
 
     def _watch(self) -> None:
-        """Watch each existing folder above a path; watched ones stay so."""
-        ways = {way for path in self._paths for way in (path, *on_the_way_to(path))}
-        self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
-        for folder in {above for way in ways for above in _above(way)}:
-            syscalls.libc.inotify_add_watch(self.fd, os.fsencode(folder), ARRIVED | ONLY_FOLDERS)
+        """Watch each existing folder above a path; watched ones stay so. Each start of a program waits for this."""
+        links = Links()
+        if not self._targets or self._targets != {place: links.target(place) for place in self._targets}:
+            ways = {way for path in self._paths for way in (path, *links.on_the_way_to(path))}
+            self._names |= {os.fsencode(name) + b"\0" for way in ways for name in way.split("/") if name}
+            self._folders = [*map(os.fsencode, {above for way in ways for above in _above(way)})]
+            self._targets = links.targets
+        for folder in self._folders:
+            syscalls.libc.inotify_add_watch(self.fd, folder, ARRIVED | ONLY_FOLDERS)
 
 
 def identities(paths: tuple[str, ...]) -> dict[str, tuple[int, int]]:
@@ -92,17 +99,14 @@ class Links:
     """Links as they are during one piece of work: reads each path once, and nothing below one that is missing."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, str | None] = {}  # None: it is no link
+        self.targets: dict[str, str | None] = {}  # None: it is no link; parents come before what is below them
         self._missing: set[str] = set()
 
-    def read(self, path: str) -> str:
-        """Return a link's target; raises OSError if it is no link."""
-        if path not in self._targets:
-            self._targets[path] = self._look(path)
-        target = self._targets[path]
-        if target is None:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-        return target
+    def target(self, path: str) -> str | None:
+        """Return a link's target; None if it is no link."""
+        if path not in self.targets:
+            self.targets[path] = self._look(path)
+        return self.targets[path]
 
     def is_missing(self, path: str) -> bool:
         """Return whether there was nothing at a path that was read."""
@@ -110,11 +114,11 @@ class Links:
 
     def on_the_way_to(self, path: str) -> list[str]:
         """Return what `on_the_way_to` does."""
-        return on_the_way_to(path, self.read)
+        return on_the_way_to(path, self.target)
 
     def real(self, path: str) -> str:
         """Return the target of an absolute path."""
-        return on_the_way_to(path, self.read)[-1]
+        return on_the_way_to(path, self.target)[-1]
 
     def _look(self, path: str) -> str | None:
         try:
@@ -128,7 +132,15 @@ class Links:
         return None
 
 
-def on_the_way_to(path: str, readlink: Callable[[str], str] = os.readlink) -> list[str]:
+def link_target(path: str) -> str | None:
+    """Return a link's target; None if it is no link."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def on_the_way_to(path: str, target_of: Callable[[str], str | None] = link_target) -> list[str]:
     """Return every link on the way to a path's target, each with its real folder, and the target itself."""
     found, at = [], "/"
     parts = path.split("/")[::-1]
@@ -137,10 +149,9 @@ def on_the_way_to(path: str, readlink: Callable[[str], str] = os.readlink) -> li
         if part in {"", ".", ".."}:
             at = os.path.dirname(at) if part == ".." else at
             continue
-        here = os.path.join(at, part)
-        try:
-            target = readlink(here)
-        except OSError:  # it is not a link, or nothing
+        here = f"{at}/{part}" if at != "/" else f"/{part}"
+        target = target_of(here)
+        if target is None:  # it is not a link, or nothing
             at = here
             continue
         found.append(here)
