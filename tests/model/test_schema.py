@@ -1,6 +1,12 @@
 """Schemas are strangers' texts: a check tells what breaks them, and never takes long."""
 
+import subprocess
+import sys
+
+import jsonschema_rs  # noqa: F401 - so that every check is made with it
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anyplug.model import schema
 
@@ -132,3 +138,48 @@ def test_of_very_many_violations_one_is_named(hostile):
     few, many = ({"a" * 30 + str(at): 1 for at in range(count)} for count in (20, 6_000))
     assert len(schema.violations(hostile, many)) == 1
     assert len(schema.violations(hostile, few)) >= 20
+
+
+PLAIN = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "boolean"])},
+    optional={"description": st.text(max_size=3), "default": st.just({"$ref": "#"})},
+)
+WILD = {
+    "type": st.sampled_from(["string", "number", "array", "nonsense", ["string", "null"], 1]),
+    "minimum": st.sampled_from([1, "one"]),
+    "maxLength": st.just(2),
+    "enum": st.just(["x", 1]),
+    "$ref": st.just("#"),
+}
+SCHEMAS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["object", "object", "array"]),
+        "properties": st.dictionaries(
+            st.sampled_from("abc"), st.one_of(PLAIN, PLAIN, st.fixed_dictionaries({}, optional=WILD)), min_size=2
+        ),
+    },
+    optional={
+        "required": st.one_of(st.lists(st.sampled_from("abd"), max_size=2), st.just("a")),
+        "additionalProperties": st.booleans(),
+        "title": st.just("x"),
+    },
+)
+VALUES = st.one_of(st.text(max_size=4), st.integers(), st.booleans(), st.sampled_from([None, 2**53, "\ud800"]))
+
+
+@given(SCHEMAS, st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2))
+def test_what_fits_plainly_violates_nothing(given_schema, arguments):
+    if schema._fits_plainly(given_schema, arguments):
+        assert schema.violations(given_schema, arguments) == []
+
+
+def test_a_plain_call_does_not_wait_for_the_library():
+    plain = {"type": "object", "properties": {"name": {"type": "string", "description": "Who"}}, "required": ["name"]}
+    for arguments, expected in (({"name": "x"}, False), ({"name": 1}, True), ({}, True), ({"name": "x", "b": 1}, True)):
+        check = f"""
+import sys
+from anyplug.model import schema
+schema.violations({plain!r}, {arguments!r})
+sys.exit("jsonschema_rs" in sys.modules)
+"""
+        assert bool(subprocess.run([sys.executable, "-c", check], check=False).returncode) is expected, arguments

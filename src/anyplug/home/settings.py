@@ -70,6 +70,7 @@
     surface = "all"              # all | search | auto: every tool, or three to find and call the others
 """
 
+import functools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -436,12 +437,16 @@ def usual_home() -> Home:
 
 def binding_places(project: str) -> list[str]:
     """List the places of policies for a project, from its folder upwards and global, and of the agents' hooks."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    return _binding_places(project, given if os.path.isabs(given) else os.path.expanduser("~/.config"))
+
+
+@functools.lru_cache(maxsize=64)  # each event that policies decide about asks for them
+def _binding_places(project: str, settings: str) -> list[str]:
     folders = []
     while project and project not in folders:
         folders.append(project)
         project = os.path.dirname(project)
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    settings = given if os.path.isabs(given) else os.path.expanduser("~/.config")
     gates = [*(os.path.join(folder, ".opencode") for folder in folders), os.path.join(settings, "opencode")]
     return [
         *(os.path.join(folder, POLICIES) for folder in folders),

@@ -314,11 +314,19 @@ class Host:
             self._loading.close()
             self._admission.close()
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._signals.close)
-                await anyio.to_thread.run_sync(self._provisions.close)
-                await anyio.to_thread.run_sync(self._runner.close)
-            self._recording.close()
-            self._catalog.close()
+                # The kernel takes sandboxes apart, and the disk takes the records, at the same time.
+                ended = self._loop.run_in_executor(None, self._end_programs)
+                try:
+                    self._recording.close()
+                    self._catalog.close()
+                finally:
+                    await ended
+
+    def _end_programs(self) -> None:
+        """End whatever was started, and the processes that started it. Blocks."""
+        self._signals.close()
+        self._provisions.close()
+        self._runner.close()
 
     @property
     def snapshot(self) -> Snapshot:

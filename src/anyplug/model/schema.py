@@ -1,5 +1,6 @@
 """JSON Schema: check arguments, and convert words from a command line. Pure."""
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -40,6 +41,13 @@ _SHAPES: dict[str, type | tuple[type, ...]] = {  # of values that clients check
     "enum": list, "description": str, "title": str, "pattern": str, "format": str, "minimum": (int, float),
     "maximum": (int, float), "minLength": int, "maxLength": int, "minItems": int, "maxItems": int, "uniqueItems": bool,
 }  # fmt: skip
+# What can be checked without the library: of a schema, and of its properties. Neither holds other schemas.
+_PLAIN = frozenset({"type", "properties", "required", "description", "title"})
+_PLAIN_PROPERTY = frozenset({
+    "type", "description", "title", "default", "minimum", "maximum", "minLength", "maxLength", "pattern", "format",
+})  # fmt: skip
+_SAID = frozenset({"type", "description", "title", "default"})  # all that a property may say about a value to be plain
+_SAFE_INTEGER = 2**53  # larger ones are not the same number everywhere
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 
@@ -58,6 +66,8 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     """List the ways in which arguments violate a schema; an invalid schema allows everything."""
     known = _prepared.get(id(schema))
     if known is None:
+        if "jsonschema_rs" not in sys.modules and _fits_plainly(schema, arguments):
+            return []  # importing it takes longer than a short command can spare
         if len(_prepared) >= _PREPARED_LIMIT:
             _prepared.clear()
         work = _Work(schema)
@@ -77,6 +87,28 @@ def violations(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
         return [_describe(error) for error in islice(check.iter_errors(arguments), _MOST_NAMED)]
     except ValueError as error:  # a set, for example: msgspec can encode it, but it is not JSON
         return [str(error)]
+
+
+def _fits_plainly(schema: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    """Return whether arguments fit a schema, beyond doubt: False says nothing."""
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if schema.get("type") != "object" or not _PLAIN.issuperset(schema) or not isinstance(properties, dict):
+        return False
+    if not isinstance(required, list) or not all(isinstance(name, str) and name in arguments for name in required):
+        return False
+    if not all(isinstance(about, dict) and _PLAIN_PROPERTY.issuperset(about) for about in properties.values()):
+        return False
+    return all(_is_plainly(properties.get(name), value) for name, value in arguments.items())
+
+
+def _is_plainly(about: Any, value: Any) -> bool:
+    """Return whether a value is of the type that is all that its schema asks for."""
+    kind = about.get("type") if about is not None and _SAID.issuperset(about) else None
+    if isinstance(value, str):
+        return kind == "string" and value.isascii()
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return kind == "integer" and isinstance(value, int) and abs(value) < _SAFE_INTEGER
 
 
 def fault(schema: dict[str, Any]) -> str:

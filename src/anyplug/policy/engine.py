@@ -24,7 +24,7 @@ from anyplug.policy.accepted_copies import Acceptance
 from anyplug.policy.agent_events import AGENTS, OURS, POLICIES_OF, BadEvent, with_input
 from anyplug.policy.agent_events import read as read_event
 from anyplug.policy.evaluation import Inquiry, Kept, Loaded, Options, Outcome
-from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there
+from anyplug.policy.paths import FOLDER, HOME_FOLDER, is_within, may_be_there, one_look, real
 from anyplug.policy.policy_files import Source
 from anyplug.policy.policy_folders import CupcakeCopy
 from anyplug.policy.policy_set import PolicySet
@@ -97,12 +97,13 @@ class Engine:
         if harness not in AGENTS:
             raise BadEvent(f"events of {harness!r} are not supported; the agents are {', '.join(AGENTS)}")
         agent, harness = harness, POLICIES_OF.get(harness, harness)
-        event = read_event(agent, given)
-        nearest, *others = self.places_of(event.cwd, harness, options)
-        kept = self.place(harness, nearest, self.global_root(options, harness))
-        outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
-        protected = self.protected(nearest.root, options.global_config)
-        inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
+        with one_look():
+            event = read_event(agent, given)
+            nearest, *others = self.places_of(event.cwd, harness, options)
+            kept = self.place(harness, nearest, self.global_root(options, harness))
+            outer = [self.place(harness, place) for place in others if harness == OURS or place.has(harness)]
+            protected = self.protected(nearest.root, options.global_config)
+            inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
         inquiry.changed = lambda arguments: self.inquire(agent, with_input(given, arguments), options)
         return inquiry
 
@@ -203,7 +204,7 @@ class Engine:
             os.path.expanduser(state_path()),
         ]
         found += filter(None, (self._home, global_config))
-        return list(dict.fromkeys(map(os.path.realpath, found)))
+        return list(dict.fromkeys(map(real, found)))
 
     def global_root(self, options: Options, harness: str) -> str:
         """Return the folder of the user's own policies. Raises NoPolicies if the given one does not exist."""

@@ -3,8 +3,11 @@
 import functools
 import hashlib
 import os
+import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import anyplug
@@ -12,6 +15,9 @@ import anyplug
 FOLDER: Final = ".cupcake"  # of a project
 HOME_FOLDER: Final = "policy"  # in our home: the user's policies for every tool of ours, in every project
 ACCEPTED: Final = "accepted"  # in our home: copies of projects' policies (see `accepted_copies`)
+DEEPEST: Final = 64  # folders above each other whose links are remembered
+
+_seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
 
 
 def find(start: str, home: str = "") -> str | None:
@@ -34,7 +40,7 @@ def accepted_folder(home: str, project: str) -> str:
 
 
 def _key(project: str) -> str:
-    return hashlib.sha256(os.fsencode(os.path.realpath(project))).hexdigest()[:32]
+    return hashlib.sha256(os.fsencode(real(project))).hexdigest()[:32]
 
 
 def _names(folder: str) -> frozenset[str]:
@@ -44,17 +50,52 @@ def _names(folder: str) -> frozenset[str]:
         return frozenset()
 
 
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Look at each link once, for one event: its words and what is protected from it share most folders."""
+    token = _seen.set({})
+    try:
+        yield
+    finally:
+        _seen.reset(token)
+
+
+def real(path: str) -> str:
+    """Return what `os.path.realpath` does."""
+    seen = _seen.get()
+    return os.path.realpath(path) if seen is None else _real(path, seen)
+
+
+def _real(path: str, seen: dict[str, str]) -> str:
+    known = seen.get(path)
+    if known is None:
+        folder, name = os.path.split(path)
+        if name in {"", ".", ".."} or not os.path.isabs(path) or path.count(os.sep) > DEEPEST:
+            known = os.path.realpath(path)
+        else:
+            known = os.path.join(_real(folder, seen), name)
+            try:
+                is_known_link = stat.S_ISLNK(os.lstat(known).st_mode)
+            except OSError:
+                is_known_link = False
+            known = os.path.realpath(known) if is_known_link else known
+        seen[path] = known
+    return known
+
+
 def resolved(path: str, base: str) -> str:
     """Resolve a path relative to a folder, following links as far as they exist."""
     joined = os.path.join(base, path)
     try:
-        return os.path.realpath(joined)
+        return real(joined)
     except (OSError, ValueError):  # a zero byte, a name that is too long
         return os.path.normpath(joined)
 
 
 def expanded(word: str, base: str) -> str:
     """Expand what a shell certainly replaces at the beginning of a word."""
+    if not word.startswith(("$", "~")):
+        return word
     for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
         for form in (f"${{{name}}}", f"${name}"):
             if word == form or word.startswith(form + os.sep):
@@ -79,7 +120,7 @@ def environment_places(start: str, homes: Sequence[str] = ()) -> list[str]:
     A folder is that project if a person accepted its policies, or if its repository is older than the environment: an
     agent can make a repository anywhere, also around ours.
     """
-    found = dict.fromkeys((os.path.abspath(sys.prefix), os.path.realpath(sys.prefix)))
+    found = dict.fromkeys((os.path.abspath(sys.prefix), real(sys.prefix)))
     root = _project_root(start)
     accepted = [accepted_folder(home, root) for home in homes if os.path.basename(home) != FOLDER]
     is_inside = bool(root) and any(is_within(place, root) for place in found)
@@ -100,8 +141,8 @@ def _is_older(root: str) -> bool:
 
 def _project_root(start: str) -> str:
     """Return the nearest folder upwards with policies or a repository; a home folder is not a project."""
-    folder = os.path.realpath(start)
-    home = os.path.realpath(os.path.expanduser("~"))
+    folder = real(start)
+    home = real(os.path.expanduser("~"))
     while not is_within(home, folder):
         if any(os.path.lexists(os.path.join(folder, name)) for name in (FOLDER, ".git")):
             return folder

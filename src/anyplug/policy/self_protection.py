@@ -9,6 +9,7 @@ plugins.
 """
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from anyplug.policy import tool_changes
 from anyplug.policy.agent_events import Event
 from anyplug.policy.decisions import Finding
 from anyplug.policy.opencode.installation import NAME as GATE
-from anyplug.policy.paths import FOLDER, environment_places, is_within, program_places
+from anyplug.policy.paths import FOLDER, environment_places, is_within, program_places, real
 from anyplug.policy.shell import program_texts, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Line, Step
 from anyplug.policy.shell.found_files import SEARCHING
@@ -285,14 +286,18 @@ class OwnFiles(Guarded):
 
 def _gates(cwd: str, protected: Sequence[str]) -> list[str]:
     """List our own program and the files through which agents ask us: not to be removed with their folders."""
-    found = [os.path.realpath(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
+    found = [real(place) for place in _gate_places(cwd, protected) if os.path.lexists(place)]
     return [*found, *program_places()]
 
 
 def _gate_places(cwd: str, protected: Sequence[str]) -> list[str]:
     """List where the files through which agents ask us are, or would be."""
+    return _places_of_gates(cwd, tuple(protected), os.path.expanduser("~"))
+
+
+@functools.lru_cache(maxsize=64)  # each event asks for them several times
+def _places_of_gates(cwd: str, protected: tuple[str, ...], user: str) -> list[str]:
     folders = {cwd, *(os.path.dirname(folder) for folder in protected if os.path.basename(folder) == FOLDER)}
-    user = os.path.expanduser("~")
     places = [os.path.join(folder, name) for folder in (*folders, user) for name in GATES]
     return [*places, os.path.join(user, ".config", "opencode")]
 

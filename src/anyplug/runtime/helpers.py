@@ -11,9 +11,10 @@ from anyplug.runtime.processes.guard import Guard
 class Helpers:
     """The guardian and the zygote of one host, and the scratch folder that they share with it."""
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, *, waits: bool = True) -> None:
+        """Unless they are to be waited for, they may end a moment after `close`, but nothing that a plugin started."""
         self.scratch = Scratch(home)
-        self.guard = Guard(self.scratch.path)
+        self.guard = Guard(self.scratch.path, waits=waits)
         self._starting: threading.Thread | None = None
 
     def begin(self) -> None:

@@ -95,15 +95,23 @@ async def test_a_nurse_that_somebody_killed_is_replaced_and_its_spawners_go_on(g
         assert (finished.exit_code, finished.stdout) == (0, b"said\n"), finished
 
 
+def sleep_in(one):
+    """Let a spawner start something that nobody waits for."""
+    pipes = [os.pipe() for _ in range(3)]
+    one(SLEEPER, pipes[0][0], pipes[1][1], pipes[2][1]).close()
+    for pipe in pipes:
+        for fd in pipe:
+            os.close(fd)
+
+
+def sleepers(guard):
+    return sum("sleep 811" in line for line in processes.tagged(guard._tag).values())
+
+
 def test_a_host_that_ends_takes_the_nurse_and_all_spawners_along(guard, spawn):
     for _ in range(2):
-        one = spawn()
-        pipes = [os.pipe() for _ in range(3)]
-        one(SLEEPER, pipes[0][0], pipes[1][1], pipes[2][1]).close()
-        for pipe in pipes:
-            for fd in pipe:
-                os.close(fd)
-    assert processes.until(lambda: sum("sleep 811" in line for line in processes.tagged(guard._tag).values()) == 2)
+        sleep_in(spawn())
+    assert processes.until(lambda: sleepers(guard) == 2)
     guard.close()
     assert processes.until(lambda: not processes.tagged(guard._tag)), processes.tagged(guard._tag)
 
@@ -188,6 +196,41 @@ async def test_an_orderly_end_leaves_no_daemon_of_a_program_with_or_without_a_pi
         guard.close()
     assert not processes.tagged(guard._tag), "everything has ended when `close` returns"
     assert guard.must_sweep is ("pids" not in one.enforcement.held)
+
+
+@pytest.mark.parametrize("without", [(), ("pids",)])
+def test_nothing_that_a_spawner_started_is_left_when_close_returns(guard, without):
+    layers = tuple(layer for layer in LAYERS if layer not in without)
+    with escape_test.scene() as scene:
+        one = ConfinedSpawn(guard, scene.profile("shell:exec"), layers=layers, tolerant=True)
+        sleep_in(one)
+        assert processes.until(lambda: sleepers(guard) == 1)
+        one.close()
+        assert sleepers(guard) == 0
+        assert not one.is_alive
+
+
+def test_a_spawner_that_was_told_to_end_starts_nothing_more(guard, spawn):
+    one = spawn()
+    one.hang_up()
+    assert not one.is_alive
+    with pytest.raises(OSError, match="Broken pipe"):
+        sleep_in(one)
+
+
+def test_helpers_that_nobody_waits_for_end_by_themselves_and_leave_no_program(tmp_path):
+    helpers = Helpers(str(tmp_path), waits=False)
+    helpers.begin()
+    with escape_test.scene() as scene:
+        one = ConfinedSpawn(helpers.guard, scene.profile("shell:exec"))
+        sleep_in(one)
+        assert processes.until(lambda: sleepers(helpers.guard) == 1)
+        one.close()
+        helpers.close()
+        assert sleepers(helpers.guard) == 0
+    assert zygote_of(helpers.guard).wait(processes.PATIENCE_S) == 0
+    assert helpers.guard._left.wait(processes.PATIENCE_S) == 0
+    assert not processes.tagged(helpers.guard._tag)
 
 
 def test_helpers_that_were_started_ahead_are_those_that_the_host_uses_and_watches(tmp_path):

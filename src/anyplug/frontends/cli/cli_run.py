@@ -265,7 +265,7 @@ class Session:
         if runs_plugins:
             from anyplug.runtime import helpers as started_ahead  # only commands that run plugins need it
 
-            helpers = started_ahead.Helpers(find_home(self.options.home).path)
+            helpers = started_ahead.Helpers(find_home(self.options.home).path, waits=False)
             helpers.begin()
         try:
             return self._with_host(work, learning, stays_up=stays_up, greeting=greeting, helpers=helpers)

@@ -26,6 +26,9 @@ MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
 
 
+argparse._ = str  # type: ignore[attr-defined]  # no translations: we read its messages, and `locale` takes 1 ms
+
+
 class Help(argparse.RawDescriptionHelpFormatter):
     """Help as wide as the terminal."""
 

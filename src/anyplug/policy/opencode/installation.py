@@ -9,7 +9,6 @@ touched, and what is overwritten is kept as `NAME.js.old`, which OpenCode does n
 import json
 import os
 import re
-import shutil
 import sys
 from typing import Literal
 
@@ -193,6 +192,8 @@ def _read(path: str) -> str | None:
 
 def _keep(path: str) -> str:
     kept = os.path.join(os.path.dirname(path), KEPT)
+    import shutil  # takes 2 ms to import, and each event that policies decide about imports this module
+
     shutil.copy2(path, kept)
     return kept
 

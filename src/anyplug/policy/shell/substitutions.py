@@ -4,7 +4,6 @@ Nothing is run. What is made of constants in a way that is not computed here is 
 faith, so callers that protect something may assume the worst; what comes from elsewhere is UNKNOWN.
 """
 
-import base64
 import binascii
 import re
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ _RANGE: Final = late(r"(.)-(.)", re.DOTALL)
 _BASE64: Final = late(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _REPLACING: Final = late(r"s([/|,#!@])([\w .,:=@#%-]*)\1([\w .,:=@#%/-]*)\1(g?)")  # a script of `sed`
 _HEX: Final = late(r"(?:[0-9a-fA-F]{2}\s*){4,}")
+_OF_URLS: Final = str.maketrans("-_", "+/")  # the other letters of base64
 
 
 def output(commands: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
@@ -110,8 +110,8 @@ def decoded(text: str) -> list[str]:
     found = [text[::-1]]
     for part in _BASE64.findall(text):
         try:
-            raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_" if set("-_") & set(part) else None)
-        except (ValueError, binascii.Error):
+            raw = binascii.a2b_base64(part.translate(_OF_URLS) + "=" * (-len(part) % 4))
+        except ValueError:
             continue
         found.append(raw.decode(errors="ignore"))
     found += [bytes.fromhex(part).decode(errors="ignore") for part in _HEX.findall(text)]
@@ -123,7 +123,7 @@ def wide(text: str) -> str:
     if not _BASE64.fullmatch(text):
         return ""
     try:
-        made = base64.b64decode(text).decode("utf-16-le")
+        made = binascii.a2b_base64(text).decode("utf-16-le")
     except ValueError:
         return ""
     return made if made.isascii() else ""

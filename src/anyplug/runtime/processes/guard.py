@@ -46,14 +46,19 @@ class Closes(Protocol):
 class Guard:
     """Nothing spawned inside `with guard:` outlives its host, even after SIGKILL. Linux only."""
 
-    def __init__(self, scratch: str = "") -> None:
-        """`scratch` is a folder that is removed with the host."""
+    def __init__(self, scratch: str = "", *, waits: bool = True) -> None:
+        """`scratch` is a folder that is removed with the host.
+
+        Unless the guard `waits`, its processes may end a moment after it was closed, but none that a plugin started.
+        """
         self.is_in_force = sys.platform == "linux" and _unlimited()
         self._scratch = scratch
+        self._waits = waits
         self._tag = LARGEST_TAG - int.from_bytes(os.urandom(TAG_BYTES), "big")
         self._limits = (0, 0)
         self._token = os.urandom(12).hex()
         self._process: subprocess.Popen[bytes] | None = None
+        self._left: subprocess.Popen[bytes] | None = None  # a guardian that ends by itself
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # which notices the end of the guardian
         self._pidfd = -1  # of the guardian, while the loop watches it
@@ -143,18 +148,22 @@ class Guard:
         return token in read(f"/proc/{pid}/environ") or tag in read(f"/proc/{pid}/limits")
 
     def close(self) -> None:
-        """Let the guardian sweep once, and wait for it."""
+        """Let the guardian sweep once, if anything may be left, and wait for it."""
         with _marking:  # a concurrent spawn has either started a guardian or finds this closed
             self._is_closed = True
             process, self._process = self._process, None
         self._stop_watching()
         if self.zygote is not None:
             self.zygote.leave()
+        must_sweep = self.must_sweep or bool(self.spawners)
         if process is not None:
             assert process.stdin is not None
             with suppress(OSError):  # it was killed
-                process.stdin.write(GOODBYE if self.must_sweep or self.spawners else NOTHING_LEFT)
+                process.stdin.write(GOODBYE if must_sweep else NOTHING_LEFT)
                 process.stdin.close()
+        if not self._waits and not must_sweep:
+            self._left = process  # dropped now, Python would warn that it is still running
+            return
         if self.zygote is not None:
             self.zygote.close()
         if process is not None:

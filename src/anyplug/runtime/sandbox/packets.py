@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 INT = struct.calcsize("i")
+ENDED = b"ended"  # the last packet of a spawner: no program is left
 MARK = "\0"  # between the parts of a word; neither paths nor reasons contain it
 
 

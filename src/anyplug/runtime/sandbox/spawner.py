@@ -12,6 +12,9 @@ stdin, stdout, stderr, and a pipe on which it reports how that program ended.
     {"protected": [...], "secret": [...]}: further paths, also for what runs; one descriptor comes with it
     -> on the pipe: `exit CODE [REASON]`, or `error ERRNO TEXT`; `extended` for further paths
 
+When the host sends no more, the spawner kills all programs, answers `ended` on the socket, and exits. The kernel may
+take 30 ms longer to take the sandbox apart.
+
 If the order says `recorded`, each confined thread sends one packet with a descriptor on the socket: its holder is asked
 about what the thread's programs open, execute and connect to (`syscall_recorder`).
 
@@ -405,6 +408,18 @@ class Spawner:
             kill_group(pid, signal.SIGKILL)
         if self._marks:
             self.sweep({started.mark for started in self._running.values()})
+        if self._is_init:
+            kill(-1, signal.SIGKILL)
+            wait_for_all()
+
+
+def wait_for_all() -> None:
+    """Wait for all children, including adopted orphans."""
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        pass
 
 
 def ended_child() -> int | None:
@@ -509,4 +524,8 @@ def main(requests: _socket.socket) -> None:
         spawner.serve()
     finally:
         spawner.kill_all()
-        os._exit(0)  # nothing here needs an orderly end, and the host waits for it
+        try:
+            packets.send(requests, packets.ENDED, [])
+        except OSError:  # the host is gone
+            pass
+        os._exit(0)  # nothing here needs an orderly end

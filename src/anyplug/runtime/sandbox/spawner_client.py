@@ -12,6 +12,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import FileIO
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +142,7 @@ class ConfinedSpawn:
         self._socket: socket.socket | None = None  # to the spawner, once there is one
         self._proxy: Proxy | None = None
         self._doorway: socket.socket | None = None  # until the proxy has it
+        self._is_leaving = False  # it was told to end
         self.is_doubted = False  # after it dropped a program without a report
         self._owner = owner
         self._tell = tell
@@ -207,7 +209,7 @@ class ConfinedSpawn:
     @property
     def is_alive(self) -> bool:
         """Whether the spawner is running, and the proxy if there is one."""
-        is_up = self._process is not None and not _is_hung_up(self._requests)
+        is_up = self._process is not None and not self._is_leaving and not _is_hung_up(self._requests)
         if is_up and self.is_doubted and self._process is not None:
             is_up = not _is_exiting(self._process.pid)
         return is_up and (self._proxy is None or self._proxy.is_alive)
@@ -251,11 +253,13 @@ class ConfinedSpawn:
     def hang_up(self) -> None:
         """Let the spawner end, which kills what still runs, without waiting for it; not while it is recorded."""
         if self._socket is not None and self._recorder is None:
+            self._is_leaving = True
             self._outbox.close()
-            self._socket.close()
+            with suppress(OSError):  # it is gone
+                self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End the spawner, which kills what still runs."""
+        """End the spawner, which kills what still runs, and wait until nothing is left. The kernel takes longer."""
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
@@ -266,10 +270,26 @@ class ConfinedSpawn:
             self._doorway.close()
             self._doorway = None
         self.hang_up()
-        if self._process is not None:
+        if self._process is not None and self._has_ended_all():
+            self._process.let_go()
+        elif self._process is not None:
             self._process.end(START_S)
-            self._process = None
+        self._process = None
+        if self._socket is not None:
+            self._socket.close()
         self._guard.spawners.discard(self)
+
+    def _has_ended_all(self) -> bool:
+        """Wait for the spawner's word that no program is left; return False if it has died without it."""
+        assert self._socket is not None  # the process came through it
+        self._socket.settimeout(START_S)
+        try:
+            while packet := self._socket.recv(ANSWER_LIMIT):
+                if packet == packets.ENDED:
+                    return True
+        except OSError:
+            pass
+        return False
 
     def _open_with(self, layers: tuple[str, ...], *, tolerant: bool) -> Word:
         """Open with as many of these layers as go together here; the word says why each of the others does not.
@@ -310,7 +330,7 @@ class ConfinedSpawn:
         """Start the process, send its order, and read its report."""
         self._guard.spawners.add(self)
         try:
-            self._socket = self._spawned()
+            self._socket, self._is_leaving = self._spawned(), False
             self._outbox = Outbox(self._socket)
         except OSError as error:  # the machine is out of processes
             return _no_word(f"the spawner cannot be started: {error.strerror}")

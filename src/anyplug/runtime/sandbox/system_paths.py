@@ -4,21 +4,24 @@ Library folders are listed one by one. The dynamic loader runs whatever can be r
 /usr/bin would mean executing all of it: `/usr/lib/git-core/git` is a whole git.
 """
 
+import fnmatch
 import functools
 import glob
 import os
+import re
+import stat
 import threading
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from anyplug.model.late_patterns import late
-from anyplug.runtime.sandbox.linux.hidden_paths import Links
 from anyplug.runtime.sandbox.profile import System
 
 PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 # With their package managers, as set-up scripts need them: they run under the same rules.
-INTERPRETERS = late(r"(sh|bash|dash|zsh|env|uv|uvx|node|nodejs|npm|npx|(python|perl|ruby|pip)[0-9.]*)")
+INTERPRETERS = frozenset("sh bash dash zsh env uv uvx node nodejs npm npx".split())  # noqa: SIM905 - as below
+VERSION = "0123456789."
+VERSIONED = ("python", "perl", "ruby", "pip")  # interpreters whose names may end with a version
 # What scripts without permissions call. None of these starts programs that it is not allowed to (the kernel applies the
 # same rules to children), reaches a network, or talks to a daemon.
 TOOLS = frozenset(
@@ -60,7 +63,7 @@ SETTINGS = (
     "zsh",
 )  # fmt: skip
 RUNTIME_FILES = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/var/lib/gems")
-LOADERS = ("/lib*/ld-linux*.so*", "/lib*/ld-musl-*.so*", "/lib/*/ld-linux*.so*", "/usr/lib*/ld-linux*.so*")
+LOADERS = ("/lib*/ld-linux*.so*", "/lib*/ld-musl-*.so*", "/lib/*-linux-*/ld-linux*.so*", "/usr/lib*/ld-linux*.so*")
 PREFIX_PARTS = ("lib", "lib64", "pyvenv.cfg", "share/zoneinfo", "share/terminfo", "ssl")
 SYSTEM_PREFIXES = frozenset({"/", "/usr", "/usr/local"})
 UV_PYTHONS = (".local/share/uv/python", "Library/Application Support/uv/python")
@@ -101,7 +104,7 @@ def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> Syst
     programs = [path for folder in (bin_folder, *folders) for path in _programs(folder, _is_interpreter)]
     for parent in UV_PYTHONS:
         programs += glob.glob(os.path.join(user, parent, "*", "bin", "python3*"))
-    belongings = [part for path in programs for part in _belongings(path)]
+    belongings = _belongings(programs)
     managers = [os.path.dirname(os.path.dirname(path)) for path in programs if _is_stand_in(path)]
     for folder in dict.fromkeys(map(os.path.realpath, PROGRAM_FOLDERS)):
         programs += _programs(folder, lambda name: name in TOOLS or _is_interpreter(name))
@@ -113,7 +116,7 @@ def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> Syst
         ("/usr/local/share", SHARED),
         ("/etc", SETTINGS),
     ):
-        readable += [path for pattern in patterns for path in _matching(parent, pattern)]
+        readable += _all_matching(parent, patterns)
     loaders = [path for pattern in LOADERS for path in glob.glob(pattern)]
     return System(
         readable=_real([*readable, *RUNTIME_FILES, bin_folder, *belongings]),
@@ -133,7 +136,7 @@ def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
     named = [path for part in PROGRAM_PARTS for path in _matching("/", part.format(glob.escape(stem)))]
     place = os.path.dirname(os.path.dirname(real))  # a program with its own folder: everything in it belongs to it
     own = [place] if place.startswith(OWN_PLACES) and place not in TOO_WIDE else []
-    return tuple(dict.fromkeys([real, *_real([*named, *own, *_belongings(real)])]))
+    return tuple(dict.fromkeys([real, *_real([*named, *own, *_belongings([real])])]))
 
 
 def libraries(variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -170,7 +173,7 @@ def _linked(folders: tuple[str, ...]) -> tuple[str, ...]:
         for path in _programs(folder, lambda _: True) if not folder.startswith(SYSTEM_FOLDERS) else ():
             if os.path.islink(path):
                 target = os.path.realpath(path)
-                found += [target, *_belongings(target)]
+                found += [target, *_belongings([target])]
         if folder.endswith(CARGO):
             found.append(os.path.join(folder.removesuffix(CARGO), ".rustup", "toolchains"))
     return _real(found)
@@ -196,7 +199,7 @@ def _public(folder: str) -> tuple[list[str], bool]:
 
 
 def _is_interpreter(name: str) -> bool:
-    return INTERPRETERS.fullmatch(name) is not None
+    return name in INTERPRETERS or (name.startswith(VERSIONED) and name.rstrip(VERSION) in VERSIONED)
 
 
 def _programs(folder: str, is_wanted: Callable[[str], bool]) -> list[str]:
@@ -211,14 +214,21 @@ def _is_stand_in(interpreter: str) -> bool:
     return os.path.dirname(interpreter).endswith(STAND_INS)
 
 
-def _belongings(interpreter: str) -> list[str]:
-    """Return what an interpreter outside the system's folders reads, in its own place and where it is linked from."""
-    found = []
-    for path in (interpreter, os.path.realpath(interpreter)):
-        prefix = os.path.dirname(os.path.dirname(path))
-        if prefix not in SYSTEM_PREFIXES and os.path.basename(os.path.dirname(path)) == "bin":
-            found += [os.path.join(prefix, part) for part in PREFIX_PARTS]
-    return found
+def _belongings(interpreters: list[str]) -> list[str]:
+    """Return what interpreters outside the system's folders read, where they are and where they are linked from."""
+    links = [path for path in interpreters if os.path.islink(path)]
+    folders = dict.fromkeys(map(os.path.dirname, (*interpreters, *map(os.path.realpath, links))))
+    folders |= dict.fromkeys(map(os.path.realpath, list(folders)))
+    prefixes = dict.fromkeys(os.path.dirname(folder) for folder in folders if os.path.basename(folder) == "bin")
+    return [os.path.join(prefix, part) for prefix in prefixes if prefix not in SYSTEM_PREFIXES for part in PREFIX_PARTS]
+
+
+def _all_matching(parent: str, patterns: tuple[str, ...]) -> list[str]:
+    """Return what matches any of some patterns; a folder is listed once for all that are about its own entries."""
+    single = [pattern for pattern in patterns if "*" in pattern and "/" not in pattern]
+    is_named = re.compile("|".join(map(fnmatch.translate, single))).match if single else None
+    found = _programs(parent, lambda name: is_named(name) is not None and name[0] != ".") if is_named else []
+    return found + [path for pattern in patterns if pattern not in single for path in _matching(parent, pattern)]
 
 
 def _matching(parent: str, pattern: str) -> list[str]:
@@ -228,14 +238,24 @@ def _matching(parent: str, pattern: str) -> list[str]:
 
 def _real(paths: list[str]) -> tuple[str, ...]:
     """Resolve links, and drop what is missing or inside another of the folders."""
-    links = Links()
-    found = dict.fromkeys(links.real(path) for path in paths if os.path.exists(path))
-    return tuple(path for path in found if not any(_above(path, found)))
-
-
-def _above(path: str, known: dict[str, None]) -> list[str]:
-    found = []
-    while (path := os.path.dirname(path)) not in {"", "/"}:
-        if path in known:
-            found.append(path)
-    return found
+    folder_of = functools.cache(os.path.realpath)  # many are in the same folder
+    found: dict[str, None] = {}
+    for path in dict.fromkeys(paths):
+        try:
+            mode = os.lstat(path).st_mode
+        except OSError:  # it is missing
+            continue
+        folder, name = os.path.split(path)
+        if stat.S_ISLNK(mode) or name in {"", ".", ".."}:
+            target = os.path.realpath(path)
+            if os.path.exists(target):
+                found[target] = None
+        else:
+            found[os.path.join(folder_of(folder), name)] = None
+    outer = ""
+    for path in sorted(found, key=lambda path: path.replace("/", "\0")):  # each before what is inside it
+        if outer and path.startswith(f"{outer}/"):
+            del found[path]
+        else:
+            outer = path
+    return tuple(found)

@@ -3,9 +3,9 @@
     python -I -S -c '...; zygote.main()' SOCKET_FD
 
 Each packet on the socket brings one descriptor, the socket of a new spawner. The answer is `0`, or the error number if
-no process can be created. When the socket closes, the host is gone, and the zygote exits; its spawners have their own
-sockets, and live as long as those are open. It has one thread, so that a fork is complete, and does nothing else:
-whatever it did would be in every spawner.
+no process can be created. When the socket closes, the host is gone or needs no more spawners, and the zygote exits, if
+possible after the last of them. Spawners have their own sockets, and live as long as those are open. The zygote has one
+thread, so that a fork is complete, and does nothing else: whatever it did would be in every spawner.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import gc
 import os
 import select
 import sys
+import time
 
 from anyplug.runtime.sandbox import packets, spawner
 from anyplug.runtime.sandbox.linux import cpu_share, syscalls
@@ -27,6 +28,7 @@ else:
     import _signal as signal
 
 LARGEST_REQUEST = 64  # bytes
+LINGER_S = 1.0  # for spawners that are ending; the kernel takes up to 30 ms for each
 
 
 def main() -> None:
@@ -51,6 +53,7 @@ def main() -> None:
         if requests.fileno() in ready:
             packet, sockets = packets.receive(requests, LARGEST_REQUEST, 1)
             if not packet:
+                see_them_off(woken)
                 return
             failure = 0
             try:
@@ -80,6 +83,20 @@ def become_spawner(requests: _socket.socket, pipe: tuple[int, int], sockets: lis
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(1)
+
+
+def see_them_off(woken: int) -> None:
+    """Wait until the last spawners have ended, which the kernel takes apart, and remove what is left of them."""
+    if sys.stderr is not None:
+        sys.stderr.close()  # its reader need not wait as well
+    either = select.poll()
+    either.register(woken, select.POLLIN)
+    until = time.monotonic() + LINGER_S
+    while spawner.has_children() and (left := until - time.monotonic()) > 0:
+        if either.poll(left * 1000):
+            os.read(woken, 4096)
+        reap()
+    cpu_share.remove_empty_cgroups()
 
 
 def reap() -> None:

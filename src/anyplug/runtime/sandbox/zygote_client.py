@@ -47,6 +47,10 @@ class Offspring:
         if not self._has_ended(grace_s):
             self.kill()
             self._has_ended(grace_s)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close the descriptor of a process that is ending, or has ended."""
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
@@ -90,7 +94,7 @@ class ZygoteClient:
             self._hang_up()
 
     def close(self) -> None:
-        """End the zygote."""
+        """End the zygote, and wait until the last of its spawners has ended."""
         with self._lock:
             self._dismiss()
 

@@ -6,7 +6,6 @@ nothing about plugins.
 
 import functools
 import os
-import shutil
 from typing import Literal
 
 import msgspec
@@ -172,6 +171,8 @@ def _resolved(name: str, search_path: str) -> tuple[str, tuple[int, int, int]] |
 
 @functools.lru_cache(maxsize=64)
 def _looked_up(name: str, search_path: str, _changed: tuple[int, ...]) -> str | None:
+    import shutil  # takes 2 ms to import, and most programs have a path
+
     return shutil.which(name, path=search_path)
 
 

@@ -18,6 +18,7 @@ NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC  # the same bits as inotify's ow
 ARRIVED = 0x80 | 0x100  # moved here, created here
 ONLY_FOLDERS = 0x01000000
 LONGEST_EVENTS = 1 << 16  # bytes read at once
+DEEPEST = 64  # folders above each other to which the way is remembered
 MOST_LINKS = 40  # links followed for one file, as in the kernel
 
 
@@ -101,6 +102,7 @@ class Links:
     def __init__(self) -> None:
         self.targets: dict[str, str | None] = {}  # None: it is no link; parents come before what is below them
         self._missing: set[str] = set()
+        self._ways: dict[str, list[str]] = {}
 
     def target(self, path: str) -> str | None:
         """Return a link's target; None if it is no link."""
@@ -114,11 +116,24 @@ class Links:
 
     def on_the_way_to(self, path: str) -> list[str]:
         """Return what `on_the_way_to` does."""
-        return on_the_way_to(path, self.target)
+        way = self._ways.get(path)
+        if way is None:
+            way = self._ways[path] = self._way(path)
+        return way
 
     def real(self, path: str) -> str:
         """Return the target of an absolute path."""
-        return on_the_way_to(path, self.target)[-1]
+        return self.on_the_way_to(path)[-1]
+
+    def _way(self, path: str) -> list[str]:
+        """Begin with the way to the folder: most paths share theirs."""
+        folder, slash, name = path.rpartition("/")
+        if slash and name not in {"", ".", ".."} and path.startswith("/") and path.count("/") <= DEEPEST:
+            before = self.on_the_way_to(folder) if folder else ["/"]
+            here = os.path.join(before[-1], name)
+            if len(before) < MOST_LINKS and self.target(here) is None:
+                return [*before[:-1], here]
+        return on_the_way_to(path, self.target)
 
     def _look(self, path: str) -> str | None:
         try:

@@ -61,7 +61,14 @@ def fold_part(name: str) -> str:
 
 def split(path: str) -> Parts:
     """Return the names of an absolute path."""
-    return tuple(part for part in path.split("/") if part)
+    return tuple([part for part in path.split("/") if part])
+
+
+def fold_parts(path: str) -> Parts:
+    """Return the names of an absolute path, normalised."""
+    if not path.isascii():
+        return tuple(map(fold_part, split(path)))
+    return tuple([GIT if part.endswith(GIT) else part for part in path.lower().split("/") if part])
 
 
 def _fits(name: str, pattern: str) -> bool:
@@ -92,7 +99,8 @@ class Protected:
         self._own = {fold(path.rpartition("/")[2]) for path in own}  # names, also of other plugins' folders
         self._named = [split(path) for path in named]
         self._names: set[str] = set()  # protected at any depth
-        self._loose: list[str] = []  # the same, with a `*`
+        self._beginnings: tuple[str, ...] = ()  # the same, with a `*` behind
+        self._ends: tuple[str, ...] = ()  # the same, with a `*` before
         self._exact: set[str] = set()
         self._folded: set[str] = set()  # the same for file systems that ignore case
         self._longer: dict[str, list[Parts]] = {}  # by their first name
@@ -119,7 +127,7 @@ class Protected:
         if pattern.startswith(EXACT):
             self._exact.add(pattern[1:])
             return
-        parts = tuple(map(fold_part, split(pattern)))
+        parts = fold_parts(pattern)
         if not parts:
             return
         if pattern.startswith("/"):
@@ -130,8 +138,10 @@ class Protected:
             self._above.update(parts[:end] for end in range(1, len(parts)))
         elif len(parts) > 1:
             self._longer.setdefault(parts[0], []).append(parts)
-        elif "*" in parts[0]:
-            self._loose.append(parts[0])
+        elif parts[0].endswith("*"):
+            self._beginnings += (parts[0][:-1],)
+        elif parts[0].startswith("*"):
+            self._ends += (parts[0][1:],)
         else:
             self._names.add(parts[0])
 
@@ -217,9 +227,8 @@ class Protected:
 
     def _look(self, folder: str) -> tuple[Parts, int, int]:
         """Return a folder's names, how deep a grant opens it, and how deep the deepest pattern for it begins."""
-        real = split(folder)
+        real, parts = split(folder), fold_parts(folder)
         opened = self._opened(real)
-        parts = tuple(map(fold_part, real))
         anchor = 0
         for at, part in enumerate(parts):
             here = parts[: at + 1]
@@ -265,7 +274,7 @@ class Protected:
         return len(parts) >= len(pattern) and all(map(_fits, parts, pattern))
 
     def _is_name(self, part: str) -> bool:
-        return part in self._names or any(_fits(part, loose) for loose in self._loose)
+        return part in self._names or part.startswith(self._beginnings) or part.endswith(self._ends)
 
     def _is_exact(self, name: str) -> bool:
         return name in self._exact or (bool(self._folded) and fold(name) in self._folded)
