@@ -1,4 +1,4 @@
-"""Which conversation an extension's own messages go to, if several share a host.
+"""Route extensions' own messages to one of the conversations that share a host.
 
 A message goes to the conversation whose call or command of that extension is under way, else to the one that was last
 active; never to two. A panel stays with the conversation in which it was opened. What can be called concerns all.

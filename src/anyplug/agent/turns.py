@@ -1,7 +1,7 @@
-"""One turn: what the model is asked, what it answers, and the tools it calls, until it has no more to call.
+"""One turn: requests to the model, its answers and its tool calls, until it makes no more calls.
 
 Extensions are asked before each request to the model, and about each message before anything of it is shown or stored.
-The model's own transcript, with what it really said, is only in memory: stored is what was shown.
+The model's own transcript, with its original answers, is only in memory; what was shown is stored.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ async def take_turn(talk: "LiveConversation", number: int, text: str) -> Outcome
                 raise
             return await _Turn(talk, spoken, number).run(text)
     except UsageLimitExceeded:
-        said = f"the turn was ended after {MOST_REQUESTS} requests to the model"
+        said = f"the turn was stopped after {MOST_REQUESTS} requests to the model"
         talk.tell(events.Status(level="warn", text=said, hint="send a message to go on"))
         return "limit", None
     except asyncio.CancelledError:

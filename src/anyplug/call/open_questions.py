@@ -1,10 +1,10 @@
-"""The book of questions that wait for a person, in one host or in all hosts of a daemon.
+"""The open questions to a person, in one host or in all hosts of a daemon.
 
 `Attachment.put` enters every question here. Any face (terminal, chat, console, an agent's client) lists them and may
-answer; the first answer counts, and the asker's own prompt is withdrawn when another face was faster. Where the asker
-cannot ask anyone, a question waits for a while if a face is open in which a person would see it.
+answer; the first answer counts, and the asker's own prompt is withdrawn when another face was faster. If the asker
+cannot ask anyone, the question stays open for a while as long as some face is open that shows it to a person.
 
-Only faces that a person alone can use may answer: what comes with a token may come from an agent.
+Only faces for people may answer: a request with a token may come from an agent.
 """
 
 import time

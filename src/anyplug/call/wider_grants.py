@@ -1,6 +1,6 @@
-"""What one call wants beyond its plugin's grants: each is a question to the person of its own, once or for this chat.
+"""Permissions that one call requests beyond its plugin's grants: the person is asked about each, once or for this chat.
 
-Only the chat's own tools ask so: their calls say what they need before they run.
+Only the chat's own tools do this: their arguments say what they need before they run.
 """
 
 import hashlib

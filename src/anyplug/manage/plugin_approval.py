@@ -1,4 +1,4 @@
-"""What a person decides about a plugin, for every face: what to grant, what an approval ends, what a grant opens."""
+"""The facts behind a decision about a plugin, for every face: what to grant, what an approval or a grant changes."""
 
 import os
 import shutil

@@ -237,7 +237,7 @@ class ChatLayout(OneShotTimers, App[int], inherit_bindings=False):
     # Keys that only move around on the screen.
 
     def action_answer(self) -> None:
-        """Go to the question that waits."""
+        """Go to the open question."""
         if self.state.questions:
             self.card.focus()
 

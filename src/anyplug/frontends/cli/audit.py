@@ -43,7 +43,7 @@ def _audit(parser: Parser) -> Command:
         nargs="?",
         choices=ACTIONS,
         metavar="ACTION",
-        help="summary: count records; export: print all as lines; prune: remove old ones; verify: as --verify",
+        help="summary: count records; export: print all as lines; prune: remove old ones; verify: same as --verify",
     )
     parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
     _filters(parser)

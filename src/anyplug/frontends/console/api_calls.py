@@ -169,7 +169,7 @@ async def cancel_call(request: ApiRequest) -> dict[str, bool]:
         scope.cancel()
         return {"cancelled": True}
     if call in live.calls:
-        raise Conflict("this call was begun elsewhere", "cancel it where it was begun")
+        raise Conflict("this call was started elsewhere", "cancel it where it was started")
     raise NothingHere(f"no running call has the id '{name}'", "list the calls that run with `GET /api/v1/calls`")
 
 
