@@ -201,7 +201,7 @@ class LiveConversation:
             await self._idle.wait()
 
     async def lost(self) -> None:
-        """Wait for ever: it runs in this process."""
+        """Never return: it runs in this process."""
         await anyio.sleep_forever()
 
     @property
@@ -216,7 +216,7 @@ class LiveConversation:
     # --- its beginning and end
 
     def open(self) -> None:
-        """Begin: hear extensions, and tell the faces and extensions that it is there."""
+        """Begin: listen to extensions, and announce the conversation to faces and extensions."""
         self.floor.enter(self.host, self)
         greeting = self.host.greeting
         if greeting.session_id == self.id:
@@ -236,7 +236,7 @@ class LiveConversation:
         self._save()
 
     async def _warm_up(self) -> None:
-        """Import the agent library, which takes most of a second, while nobody waits for it."""
+        """Import the agent library in advance, because that takes most of a second."""
         with suppress(Exception):  # the first turn says what is wrong with it
             await load_turns()
 
@@ -281,7 +281,7 @@ class LiveConversation:
     # --- extensions' own messages
 
     def heard(self, notice: Notice) -> None:
-        """Handle what an extension says by itself."""
+        """Handle a message that an extension sends on its own."""
         match notice:
             case Note():
                 if self._noted is not None:

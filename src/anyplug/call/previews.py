@@ -30,7 +30,7 @@ class PreviewedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a call would come, and what it would do."""
+    """What a call would do, and what would stop it."""
 
     tool: str
     plugin: str = ""
