@@ -31,11 +31,7 @@ def behind_keys(place: profiles.Locations) -> list[str]:
     entries, found = 0, []
     while left and entries < MOST_KEYS:
         folder, depth = left.popleft()
-        try:
-            with os.scandir(folder) as listed:
-                inside = list(itertools.islice(listed, MOST_KEYS))
-        except OSError:
-            continue
+        inside = _entries(folder, MOST_KEYS)
         entries += len(inside)
         for entry in inside:
             if entry.is_symlink():
@@ -73,11 +69,7 @@ def behind_protected_links(tops: Mapping[str, int], protected: Protected, links:
         if seen.get(folder, 0) >= depth or links.is_missing(folder):
             continue
         seen[folder] = depth
-        try:
-            with os.scandir(folder) as listed:
-                inside = list(itertools.islice(listed, MOST_IN_ONE))
-        except OSError:
-            continue
+        inside = _entries(folder, MOST_IN_ONE)
         entries += len(inside)
         for entry in inside:
             if entry.name.endswith(GIT):
@@ -144,3 +136,12 @@ def follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
     if len(links) >= MOST_LINKS:
         return path, True
     return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)
+
+
+def _entries(folder: str, most: int) -> list[os.DirEntry[str]]:
+    """Return the first entries of a folder; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as listed:
+            return list(itertools.islice(listed, most))
+    except OSError:
+        return []
