@@ -7,7 +7,7 @@ SDK_COPIES := examples/careful/anyplug_ext.py examples/pomodoro/anyplug_ext.py
 .PHONY: help demo test long quick random soak corpus check format bench fleet-soak clients conformance rego-fuzz picture screenshots web screenshots-web wheel docs lock setup clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## run the example plugins
 	$(BIN)/anyplug demo
@@ -19,13 +19,13 @@ long: check ## run every test in its long form: all combinations, and four times
 	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup
 
 # The files and tests that tests/quick.txt lists: the central ones of every folder.
-quick: setup ## run the central tests of every folder, in about a minute
+quick: setup ## run the central tests of every folder, in one to two minutes
 	$(BIN)/pytest -n 2 --dist loadgroup @tests/quick.txt
 
 random: setup ## run the property-based tests with four times as many random examples
 	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest -n auto --dist loadgroup -m hypothesis
 
-corpus: setup ## compare scripts started ahead of calls with those started by them: all, in and out of the sandbox
+corpus: setup ## compare all scripts started ahead of their calls with cold starts, in and out of the sandbox
 	ANYPLUG_LONG_TESTS=1 $(BIN)/pytest tests/runtime/warm
 
 soak: setup ## run a daemon with agents and faults for MINUTES=10
@@ -42,10 +42,10 @@ format: setup ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure speed, as ratios within one run; write the table and the picture of the docs
+bench: setup ## measure speed, as ratios within one run, and write the page about it
 	$(BIN)/python -m bench --docs
 
-fleet-soak: setup ## cut and kill a fleet for MINUTES=30 (takes root)
+fleet-soak: setup ## disconnect and kill parts of a fleet for MINUTES=30 (needs root)
 	$(BIN)/python tests/fleet_soak.py $(or $(MINUTES),30)
 
 # Exact versions: what they print is compared.
@@ -55,7 +55,7 @@ CLIENTS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.166.0 opencode-ai@1
 	@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
 	@modelcontextprotocol/server-memory@2026.8.31 @modelcontextprotocol/server-sequential-thinking@2026.8.31
 
-clients: setup ## install other agents' programs and test against them (needs npm)
+clients: setup ## install other agents' programs, and test with them (needs npm)
 	npm install --no-save --no-package-lock --no-audit --no-fund --prefix .clients $(CLIENTS)
 	$(BIN)/uv pip install --quiet --target .clients/python --requirement requirements/node.txt
 	ANYPLUG_CLIENTS=$(CURDIR)/.clients $(BIN)/pytest tests/clients
@@ -81,7 +81,7 @@ screenshots-web: setup ## photograph the console into docs/pictures and build/sc
 wheel: setup ## build the package into dist
 	$(BIN)/python -m hatchling build -t wheel
 
-picture: setup ## draw docs/demo.svg, in motion
+picture: setup ## draw docs/demo.svg, an animation
 	$(BIN)/anyplug demo --svg docs/demo.svg
 
 screenshots: setup ## draw the chat's pictures in docs/pictures

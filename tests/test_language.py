@@ -42,8 +42,25 @@ PHRASES = {  # a regular expression, and what to write instead
     r"is to be (?:had|made|taken)": "is available, must be",
     r"as zot has it|as the format has it": "as in zot, depends on the format",
     r"by (?:whom|which) it": "name the actor",
+    r"what waits\b": "waiting calls, open questions: name them",
+    r"(?:that|which) (?:is|are) there(?! (?:already|now))\b[.,:;]": "available, existing",
+    r"(?:as|runs?|is started) always\b(?! as)": "as usual, always",
+    r"(?:hears?|heard) no more": "is disconnected, is no longer notified",
+    r"(?:is|are|was|were) taken over\b": "is compromised, is replaced",
+    r"any more, too": "either",
+    r"some \d[\d,]*(?! of)\b": "about 25",
+    r"made again": "recreated",
+    r"see to it": "make sure, check",
+    r"looks? whether": "checks whether",
+    r"tell what came of": "report the result of",
+    r"goes? on with one": "continues one",
+    r"takes? the admin's": "needs the admin's",
+    r"the question that waits": "the open question",
+    r"begins? (?:anew|another one)": "starts a new one",
 }
-OPENINGS = ("Give ", "Gives ", "Say ", "Says ", "Have ")  # of a docstring: write Return, Describe, Show, Make
+OPENINGS = ("Give ", "Gives ", "Say ", "Says ", "Have ", "Hear ")  # of a docstring: write Return, Describe, Show, Make
+OF_FUNCTIONS = (*OPENINGS, "Whether ", "Of ")  # write Return whether; begin with the verb
+PROPERTIES = {"property", "cached_property"}  # which are described like values
 ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})", re.IGNORECASE)
 
 
@@ -78,6 +95,8 @@ def test_the_old_dialect_is_recognised() -> None:
     assert [line for line, _ in _phrases(old)] == [1, 1, 3]
     assert list(_phrases("If there is none, it is up to you. There are none of these.")) == []
     assert list(_openings('def tools():\n    """Give the tools."""\n')) == [(2, "Give ")]
+    assert list(_openings('def is_on():\n    """Whether it is on."""\n')) == [(2, "Whether ")]
+    assert list(_openings('@property\ndef is_on(self):\n    """Whether it is on."""\n')) == []
     assert list(_sentences('x = "a"  # b\n')) == [(1, "a"), (1, "# b")]
 
 
@@ -113,6 +132,14 @@ def _openings(source: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             text = ast.get_docstring(node) or ""
-            for opening in OPENINGS:
+            for opening in OF_FUNCTIONS if _is_called(node) else OPENINGS:
                 if text.startswith(opening):
                     yield node.body[0].lineno, opening
+
+
+def _is_called(node: ast.AST) -> bool:
+    """Return whether a definition is a function that callers call, and not a property."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    names = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    return names.isdisjoint(PROPERTIES)

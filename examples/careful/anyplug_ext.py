@@ -471,7 +471,7 @@ class Extension:
         return result
 
     def cancelled(self, wait_s: float = 0) -> bool:
-        """Whether the current tool call was cancelled; with `wait_s`, sleep that long or until it is.
+        """Return whether the current tool call was cancelled; with `wait_s`, sleep that long or until it is.
 
         In your own threads, use `carry`. Raises RuntimeError for a `wait_s` in async code.
         """

@@ -151,7 +151,7 @@ async def test_a_blocked_turn_asks_no_model_and_says_why(host, zot):
             await turn(told, "hello")
     assert server.asked == []
     assert told.of(events.TurnEnded)[0].stop == "blocked"
-    assert told.of(events.Status)[0].text == "budget does not let the model be asked: over budget"
+    assert told.of(events.Status)[0].text == "budget blocked the request to the model: over budget"
 
 
 async def test_extensions_hear_of_the_conversation_and_its_turns(host, zot):

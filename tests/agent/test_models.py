@@ -105,9 +105,9 @@ async def test_a_stored_key_is_used(host, monkeypatch, home):
     [
         (fail(401, "bad key", **NO_RETRIES), "denied", "openai refused the key for {model}: bad key"),
         (fail(404, "no such model", **NO_RETRIES), "not_found", "openai has no model 'scripted': no such model"),
-        (fail(429, "slow down", **NO_RETRIES), "overloaded", "openai limits how often it may be asked: slow down"),
-        (fail(500, "oops", **NO_RETRIES), "unavailable", "openai has a problem of its own: oops"),
-        (fail(503, "busy", **NO_RETRIES), "unavailable", "openai has a problem of its own: busy"),
+        (fail(429, "slow down", **NO_RETRIES), "overloaded", "openai limits the rate of requests: slow down"),
+        (fail(500, "oops", **NO_RETRIES), "unavailable", "openai has an internal problem: oops"),
+        (fail(503, "busy", **NO_RETRIES), "unavailable", "openai has an internal problem: busy"),
         (CUT, "unavailable", "broke off"),
     ],
     ids=["401", "404", "429", "500", "503", "cut"],

@@ -184,7 +184,7 @@ for frame in heard(): pass
 def tools(*described):
     """An index of tools by name and description."""
     from anyplug.catalog.approvals import Standing
-    from anyplug.catalog.snapshot import build
+    from anyplug.catalog.snapshot_building import build
     from anyplug.model.types import Plugin, Tool
 
     made = [

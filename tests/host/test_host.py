@@ -213,7 +213,7 @@ async def test_whatever_is_no_clear_yes_is_a_no(answer, host, cyclop, root):
         error = (await h.call("hello")).error
         assert error.code == "denied"
         if answer and isinstance(answer, str):  # the program's mistake, and no person's no
-            assert error.message == f"`ask` returned {answer!r}, which is no answer"
+            assert error.message == f"`ask` returned {answer!r}, which is not an answer"
             assert error.hint == "return one of 'once', 'attachment', 'always', 'no'"
         else:
             assert error.message == "the person refused to run 'hello'"

@@ -1,1 +1,1 @@
-"""The agent of `chat`, `ask` and the page: conversations with a model that calls the host's tools."""
+"""Conversations with a model that calls the host's tools, for `chat`, `ask` and the console."""

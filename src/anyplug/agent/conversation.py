@@ -1,4 +1,4 @@
-"""A conversation as its faces use it, wherever it runs: in this process or in the daemon."""
+"""The interface of a conversation, whether it runs in this process or in the daemon."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Stored conversations: what was shown of each, in the home's database. Bounded: the oldest are removed."""
+"""Stored conversations in the home's database: what was shown of each. The oldest are removed."""
 
 import time
 from typing import Any

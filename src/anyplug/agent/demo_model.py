@@ -1,7 +1,7 @@
-"""`demo`: a small offline model of ours that turns plain requests into calls of the tools that are there.
+"""`demo`: a small offline model that turns plain requests into calls of the available tools.
 
-It needs no key and no network, is deterministic, and says what it is. It understands no language: `request_matching`
-and `request_arguments` match words. If it is unsure, or an argument is missing, it asks.
+It needs no key and no network, is deterministic, and says that it is a demo. It does not understand language:
+`request_matching` and `request_arguments` match words. If it is unsure, or an argument is missing, it asks.
 """
 
 import json
@@ -18,7 +18,7 @@ PIECE = 24  # characters of a streamed piece
 MOST_LISTED = 30  # tools
 LONGEST_ABOUT = 110  # characters
 SELF = (
-    "I am **demo**, a small offline model that comes with anyplug. I match your words with the tools that are there; I "
+    "I am **demo**, a small offline model that comes with anyplug. I match your words with the available tools; I "
     "understand nothing else. `/model provider:name` uses a real model."
 )
 ABLE = re.compile(

@@ -1,4 +1,4 @@
-"""Requests to begin a conversation with, which fit the tools that are there."""
+"""Example requests that fit the available tools, to start a conversation with."""
 
 from collections.abc import Collection
 

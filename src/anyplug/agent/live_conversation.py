@@ -1,7 +1,7 @@
 """A conversation that runs in this process, on a host: messages, commands, questions, extensions' own messages.
 
-What a model is asked, and what it answers, is in `turns`, which imports the agent library; this module does not, so
-that a face can be drawn first.
+The exchange with the model is in `turns`, which imports the agent library; this module does not, so that a face can be
+drawn first.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class LiveConversation:
         return lambda: self._unlisten(hear)
 
     def _unlisten(self, hear: Hear) -> None:
-        if hear in self._listeners:  # else it failed, and hears no more
+        if hear in self._listeners:  # else it failed and was removed
             self._listeners.remove(hear)
 
     def so_far(self) -> Sequence[ConversationEvent]:
@@ -122,7 +122,9 @@ class LiveConversation:
     def submit(self, text: str, plugin: str = "") -> None:
         """Queue a message, as if it had been typed."""
         if len(self._queue) >= MOST_QUEUED:
-            self.tell(events.Status(level="warn", text=f"{len(self._queue)} messages wait already; one was dropped"))
+            self.tell(
+                events.Status(level="warn", text=f"{len(self._queue)} messages are queued already; one was dropped")
+            )
             return
         self._queue.append((text, plugin))
         if self._is_serving:
@@ -199,7 +201,7 @@ class LiveConversation:
             await self._idle.wait()
 
     async def lost(self) -> None:
-        """Wait for ever: it runs in this process."""
+        """Never return: it runs in this process."""
         await anyio.sleep_forever()
 
     @property
@@ -214,7 +216,7 @@ class LiveConversation:
     # --- its beginning and end
 
     def open(self) -> None:
-        """Begin: hear extensions, and tell the faces and extensions that it is there."""
+        """Begin: listen to extensions, and announce the conversation to faces and extensions."""
         self.floor.enter(self.host, self)
         greeting = self.host.greeting
         if greeting.session_id == self.id:
@@ -234,7 +236,7 @@ class LiveConversation:
         self._save()
 
     async def _warm_up(self) -> None:
-        """Import the agent library, which takes most of a second, while nobody waits for it."""
+        """Import the agent library in advance, because that takes most of a second."""
         with suppress(Exception):  # the first turn says what is wrong with it
             await load_turns()
 
@@ -263,7 +265,7 @@ class LiveConversation:
                 hear(event)
             except Exception as error:  # noqa: BLE001 - a face's own fault, and others listen, too
                 self._unlisten(hear)
-                said = {"message": "a face of a conversation failed, and hears no more", "exception": error}
+                said = {"message": "a view of a conversation failed and was disconnected", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(said)
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -279,7 +281,7 @@ class LiveConversation:
     # --- extensions' own messages
 
     def heard(self, notice: Notice) -> None:
-        """Handle what an extension says by itself."""
+        """Handle a message that an extension sends on its own."""
         match notice:
             case Note():
                 if self._noted is not None:

@@ -1,4 +1,4 @@
-"""Which model a conversation uses: from `--model`, the settings, the keys that are there, else `demo`.
+"""Choose a conversation's model: from `--model`, the settings, the available keys, else `demo`.
 
 Imports nothing heavy: `model_loading` makes the model.
 """

@@ -1,4 +1,4 @@
-"""A model's transcript in the agent library's form: complete after any end of a turn, rebuilt from what was shown."""
+"""A model's transcript in the agent library's form, rebuilt from what was shown; valid however a turn ended."""
 
 import json
 from collections.abc import Sequence

@@ -12,7 +12,8 @@ from anyplug.agent.model_choice import DEMO, OPENAI_LIKE, ModelChoice
 from anyplug.catalog.catalog import Catalog
 
 KEYS = {"google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"), "google-gla": ("GOOGLE_API_KEY", "GEMINI_API_KEY")}
-NO_KEY = "none"  # local servers want some key, whatever it is
+KEYLESS = frozenset({"ollama", "bedrock", "google-vertex", "vllm", "litellm"})  # local or with other credentials
+NO_KEY = "none"  # local servers require some key, and accept any
 
 
 class KeyMissing(Exception):
@@ -61,9 +62,6 @@ def _make(choice: ModelChoice, environment: Mapping[str, str]) -> Model:
         raise KeyMissing(name, variables(name)[0])
 
     return infer_model(f"{choice.provider}:{choice.name}", provider_of)
-
-
-KEYLESS = frozenset({"ollama", "bedrock", "google-vertex", "vllm", "litellm"})  # these find their own way in
 
 
 def variables(provider: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which conversation an extension's own messages go to, if several share a host.
+"""Route extensions' own messages to one of the conversations that share a host.
 
 A message goes to the conversation whose call or command of that extension is under way, else to the one that was last
 active; never to two. A panel stays with the conversation in which it was opened. What can be called concerns all.
@@ -36,13 +36,13 @@ class Floor:
         self.greeted = ""  # the conversation that the host's plugins were greeted with, once it has begun
 
     def enter(self, host: "Host", hearer: Hearer) -> None:
-        """Let a conversation hear what is for it from now on."""
+        """Route notices to a conversation from now on."""
         self._present.append(hearer)
         if self._stop is None:
             self._stop = host.listen(self._hear)
 
     def leave(self, hearer: Hearer) -> list[tuple[str, str]]:
-        """Let a conversation hear nothing any more; return the panels that it had open, by owner and id."""
+        """Stop routing notices to a conversation; return the panels that it had open, by owner and id."""
         self._present.remove(hearer)
         panels = [place for place, whose in self._panels.items() if whose is hearer]
         for place in panels:

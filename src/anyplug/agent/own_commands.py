@@ -1,4 +1,4 @@
-"""Slash commands that every face has, because the conversation itself runs them."""
+"""Slash commands that the conversation itself runs, so that every face has them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What went wrong between us and a model's provider: one line, and what to do."""
+"""Explain errors of model providers: one line, and what to do."""
 
 import json
 
@@ -11,7 +11,7 @@ from anyplug.model.untrusted_text import for_people
 
 LONGEST = 200  # characters of a provider's own words
 AGAIN = "send it again in a moment; `/model` changes the model"
-DEMO = "`/model demo` goes on offline"
+DEMO = "`/model demo` continues offline"
 LIBRARIES = ("openai", "anthropic", "pydantic", "google", "groq", "mistral", "cohere", "boto", "huggingface")
 CUT = ("incomplete", "peer closed", "remoteprotocol", "readerror", "reset by peer")  # words of a broken connection
 DEEPEST = 6  # causes of an error
@@ -23,7 +23,7 @@ TABLE: tuple[tuple[tuple[type[BaseException], ...], str, str, str], ...] = (
         (exceptions.ModelContextWindowExceededError,),
         "too_large",
         "the conversation is too long for {model}",
-        "`/new` begins another one, with less to read",
+        "`/new` starts a new, shorter one",
     ),
     (
         (exceptions.ModelAuthenticationError,),
@@ -38,7 +38,7 @@ TABLE: tuple[tuple[tuple[type[BaseException], ...], str, str, str], ...] = (
         "the quota of {provider} is used up{also}",
         f"check your account; {DEMO}",
     ),
-    ((exceptions.ModelRateLimitError,), "overloaded", "{provider} limits how often it may be asked{also}", AGAIN),
+    ((exceptions.ModelRateLimitError,), "overloaded", "{provider} limits the rate of requests{also}", AGAIN),
     (
         (exceptions.ModelTimeoutError, exceptions.ModelRequestTimeout, TimeoutError),
         "timed_out",
@@ -48,7 +48,7 @@ TABLE: tuple[tuple[tuple[type[BaseException], ...], str, str, str], ...] = (
     (
         (exceptions.ModelServerError, exceptions.ModelUnavailableError),
         "unavailable",
-        "{provider} has a problem of its own{also}",
+        "{provider} has an internal problem{also}",
         AGAIN,
     ),
     (

@@ -1,7 +1,7 @@
-"""Find a tool's arguments in a plain request: by name, by the form of values, by where they stand. Pure.
+"""Find a tool's arguments in a plain request: by name, by the form of values, by position. Pure.
 
-`count the words in to be or not to be`, `set color to blue`, `call kv_set key=color value=blue`. What is required and
-not there is not made up.
+`count the words in to be or not to be`, `set color to blue`, `call kv_set key=color value=blue`. Missing required
+arguments are not made up.
 """
 
 import json
@@ -268,7 +268,7 @@ class _Filling:
                     self._spend(value, name)
 
     def _by_connector(self, value: Value, names: list[str]) -> str:
-        """Of several fitting parameters prefer the one that the word before the value belongs to."""
+        """If several parameters fit, prefer the one that the word before the value belongs to."""
         before = re.search(r"(\w+)\s*$", self._rest[: value.begin])
         word = before[1].lower() if before else ""
         return next((name for name in names if name.lower() == word), names[0])

@@ -1,6 +1,6 @@
-"""Match a plain request with a catalogue: which tool is meant. `request_arguments` finds its arguments. Pure.
+"""Find the tool that a plain request means. `request_arguments` finds its arguments. Pure.
 
-Nothing is guessed: if two tools fit as well, or none fits well, nothing is chosen.
+Nothing is guessed: if two tools fit equally well, or none fits well, no tool is chosen.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Take a plain request apart: its words, and the values in it that are recognised by their form. Pure."""
+"""Split a plain request into words and values that are recognised by their form. Pure."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""What was shown of a conversation: the events that are kept, stored and exported.
+"""The transcript of a conversation: the events that were shown, which are stored and exported.
 
-Only what faces were shown is in it, so what an extension redacted is not.
+Text that an extension redacted is not in it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""One turn: what the model is asked, what it answers, and the tools it calls, until it has no more to call.
+"""One turn: requests to the model, its answers and its tool calls, until it makes no more calls.
 
 Extensions are asked before each request to the model, and about each message before anything of it is shown or stored.
-The model's own transcript, with what it really said, is only in memory: stored is what was shown.
+The model's own transcript, with its original answers, is only in memory; what was shown is stored.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from anyplug.peers.guards import Ruling
 if TYPE_CHECKING:
     from anyplug.agent.live_conversation import LiveConversation
 
-MOST_REQUESTS = 60  # to the model in one turn; a model that calls tools for ever must end
+MOST_REQUESTS = 60  # to the model in one turn; a model that keeps calling tools must be stopped
 HELD_STEP = 200  # characters between reports on a text that is held back
 REVIEW = "assistant_message"
 UNFINISHED = "the answer may be cut: the server ended it without a reason"
@@ -73,7 +73,7 @@ async def take_turn(talk: "LiveConversation", number: int, text: str) -> Outcome
                 raise
             return await _Turn(talk, spoken, number).run(text)
     except UsageLimitExceeded:
-        said = f"the turn was ended after {MOST_REQUESTS} requests to the model"
+        said = f"the turn was stopped after {MOST_REQUESTS} requests to the model"
         talk.tell(events.Status(level="warn", text=said, hint="send a message to go on"))
         return "limit", None
     except asyncio.CancelledError:
@@ -85,7 +85,7 @@ async def take_turn(talk: "LiveConversation", number: int, text: str) -> Outcome
 
 
 async def call_for_command(talk: "LiveConversation", outcome: CommandOutcome) -> None:
-    """Call a tool because an extension's command asked for it, and let the model know as if it had called it."""
+    """Call a tool for an extension's command, and add the call to the model's history."""
     spoken = spoken_of(talk)
     names = talk.host.snapshot.model_names
     name = names.get(talk.host.snapshot.full_name(outcome.tool), outcome.tool)
@@ -174,7 +174,7 @@ class _Turn:
         self._warn(ruling)
         if not ruling.blocked_by:
             return None
-        said = f"{ruling.blocked_by} does not let the model be asked: {ruling.reason}"
+        said = f"{ruling.blocked_by} blocked the request to the model: {ruling.reason}"
         self._talk.tell(events.Status(level="warn", text=said, hint=ruling.cure))
         self._talk.emit("turn_end", stop="error", error=ruling.reason)
         return ruling
@@ -253,7 +253,7 @@ class _Turn:
         self._talk.tell(events.ToolEnded(call=call, result=Result(is_error=True, error=failure, tool=made.tool_name)))
 
     def _ended(self, response: ModelResponse) -> StopReason:
-        """Tell extensions that a request to the model is over with all that followed; return why."""
+        """Announce to extensions that a request to the model and its tool calls have ended; return why."""
         reason = _reason(response, self._spoken.model)
         stop = "tool_use" if response.tool_calls else ZOT_STOPS.get(reason, "end")
         self._talk.emit("turn_end", stop=stop)

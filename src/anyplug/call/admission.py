@@ -51,7 +51,7 @@ class Admission:
         self._stir.close()
 
     async def admit(self, plugin: Plugin, tool: Tool | None, trail: CallState) -> Standing:
-        """See to it that a plugin, and its tool, may be used, by all that people decided up to now; raises CallError.
+        """Check that a plugin and its tool may be used, by all decisions made so far; raises CallError.
 
         Who guards a call is theirs to say, too: so what they decided since is loaded then.
         """
@@ -150,7 +150,7 @@ class Admission:
 
 
 def _check(plugin: Plugin, tool: Tool | None, standing: Standing) -> None:
-    """See to it that a person approved what is there, and that nothing switched it off; raises CallError."""
+    """Check that a person approved the plugin as it is, and that nothing disabled it; raises CallError."""
     if standing.state == "disabled":
         cure = standing.off.cure_for(tool.own_name) if standing.off and tool is not None else standing.reason
         raise PluginDisabled(plugin.name, cure)

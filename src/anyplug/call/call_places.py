@@ -1,11 +1,11 @@
-"""Which calls run now and which wait: a limited number of places, given away in fair turns.
+"""Limit how many calls run at once: places are given to waiting calls in fair turns.
 
-A plugin gets another place only while it holds no more than are free, and so does a caller among its plugin's places:
-a flood leaves room for others. Calls wait by plugin, and there by caller; the place that becomes free goes to the
-plugin, and then the caller, that has waited longest since its last turn. So a flood of one delays another by one turn.
+A plugin gets another place only while it holds no more places than are free. The same rule applies to a caller among
+its plugin's places, so a flood leaves room for others. Each plugin has a queue for each caller. A free place goes to
+the plugin, and within it to the caller, that has waited longest since its last turn: a flood delays others by one turn.
 
-Calls of one-shot plugins have a pool of places, and those of long-running ones a larger one. Each depth of calls that
-call others has its own: an outer call keeps its place while it waits for an inner one.
+One-shot plugins share one pool of places, and long-running ones a larger pool. Nested calls have separate pools, one
+for each depth: an outer call keeps its place while it waits for an inner one.
 """
 
 import asyncio

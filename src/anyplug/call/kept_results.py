@@ -1,4 +1,4 @@
-"""Results that are too long for a model: it gets the beginning, and reads the rest by range.
+"""Keep results that are too long for a model, which gets the beginning and reads the rest by range.
 
 The whole text is a file among the plugin's output files. These have a total size and an age, and the oldest go first.
 """

@@ -1,10 +1,10 @@
-"""The book of questions that wait for a person, in one host or in all hosts of a daemon.
+"""The open questions to a person, in one host or in all hosts of a daemon.
 
 `Attachment.put` enters every question here. Any face (terminal, chat, console, an agent's client) lists them and may
-answer; the first answer counts, and the asker's own prompt is withdrawn when another face was faster. Where the asker
-cannot ask anyone, a question waits for a while if a face is open in which a person would see it.
+answer; the first answer counts, and the asker's own prompt is withdrawn when another face was faster. If the asker
+cannot ask anyone, the question stays open for a while as long as some face is open that shows it to a person.
 
-Only faces that a person alone can use may answer: what comes with a token may come from an agent.
+Only faces for people may answer: a request with a token may come from an agent.
 """
 
 import time
@@ -19,6 +19,7 @@ from anyplug.model.errors import AnyplugError, Denied
 FACES: Final = {"cli": "terminal"}  # kinds that people know under another name
 PATIENCE_S: Final = 50.0  # for an asker that nobody can ask: agents' clients give up a call after 60 s
 UNHURRIED: Final = frozenset({"console", "chat"})  # kinds whose person waits with the question
+AGAIN: Final = "call it again while somebody watches the console"
 MOST_SETTLED: Final = 1_000  # answers that are remembered, for faces that come late
 
 Ended = Literal["once", "attachment", "always", "no", "withdrawn"]  # withdrawn: its call ended without an answer
@@ -169,7 +170,9 @@ class OpenQuestions:
                 own.error = Denied("host", "`ask` is not an async function", "write `async def`, or use SyncHost")
             elif isinstance(said, str) and said and said not in ANSWERS:
                 expected = ", ".join(map(repr, ANSWERS))
-                own.error = Denied("host", f"`ask` returned {said!r}, which is no answer", f"return one of {expected}")
+                own.error = Denied(
+                    "host", f"`ask` returned {said!r}, which is not an answer", f"return one of {expected}"
+                )
         if own.error is not None:
             if waiting.answered is None:
                 self._settle(waiting, "withdrawn", "host")
@@ -180,7 +183,7 @@ class OpenQuestions:
         return None
 
     async def _wait_for_others(self, waiting: Waiting, own: "_OwnAnswer", error: Denied) -> None:
-        """Let a question wait that could not be asked where it came from: a person may see it elsewhere."""
+        """Keep a question open that its asker could not put to anyone: a person may see it in another face."""
         import anyio  # for the same reason
 
         left = PATIENCE_S - (time.time() - waiting.at)
@@ -216,15 +219,12 @@ class OpenQuestions:
 
 
 class _OwnAnswer:
-    """What came of asking where the question came from."""
+    """The answer from where the question came from, or why there is none."""
 
     def __init__(self) -> None:
         self.word: Answer = "no"
         self.is_given = False
         self.error: Exception | None = None
-
-
-AGAIN: Final = "call it again while somebody watches the console"
 
 
 def _word(said: object) -> Answer:

@@ -1,4 +1,4 @@
-"""What a call would do: everything up to the gates, for people who try a tool without running it. Pure.
+"""Preview a call: everything up to the gates, for people who try a tool without running it. Pure.
 
 Guards and policies are not asked, because a guard is a plugin that acts on what it hears. Secrets are masked.
 """
@@ -30,7 +30,7 @@ class PreviewedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a call would come, and what it would do."""
+    """What a call would do, and what would stop it."""
 
     tool: str
     plugin: str = ""

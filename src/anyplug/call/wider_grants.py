@@ -1,6 +1,6 @@
-"""What one call wants beyond its plugin's grants: each is a question to the person of its own, once or for this chat.
+"""Permissions that one call requests beyond its plugin's grants: the person is asked about each, once or for this chat.
 
-Only the chat's own tools ask so: their calls say what they need before they run.
+Only the chat's own tools do this: their arguments say what they need before they run.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from anyplug.catalog.approvals import Standing
 from anyplug.formats import registry
 from anyplug.model import hints, permissions, protected_paths
 from anyplug.model.errors import Denied
-from anyplug.model.types import Call, Verdict
+from anyplug.model.types import Call
 from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, Protected
 
 WRITING = frozenset({"write", "edit"})
@@ -79,8 +79,7 @@ async def widened(call: Call, standing: Standing, attachment: Attachment, projec
         if await _is_allowed(call, permission, attachment, asker):
             standing = msgspec.structs.replace(standing, granted=(*standing.granted, permission))
             continue
-        verdict = Verdict(allowed=False, by="person", reason=f"the person did not allow {permission}")
-        raise Denied(verdict.by, verdict.reason, "do it without, or ask the person")
+        raise Denied("person", f"the person did not allow {permission}", "do it without, or ask the person")
     return standing
 
 

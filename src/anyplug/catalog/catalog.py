@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from anyplug.catalog import approvals, discovery, offers, snapshot, wrong_folder
+from anyplug.catalog import approvals, discovery, offers, snapshot_building, wrong_folder
 from anyplug.catalog.approvals import Approvals, Standing
 from anyplug.catalog.snapshot import Snapshot
 from anyplug.formats import registry
@@ -217,7 +217,7 @@ class Catalog:
         self._named_grants = frozenset(named)
         known = offer_of or self.last_offer
         joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
-        return snapshot.build(joined, self.standing_as_read if as_read else self._standing)
+        return snapshot_building.build(joined, self.standing_as_read if as_read else self._standing)
 
     def plugin_folders(self) -> frozenset[str]:
         """Return the folders of all listed or approved plugins: no other plugin may change any of them."""

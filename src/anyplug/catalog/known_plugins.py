@@ -1,4 +1,4 @@
-"""Plugins as they were read before, so that an unchanged one costs a few `stat`s at start. Knows nothing about trust.
+"""A cache of manifests that were read before, so that an unchanged plugin costs a few `stat`s at start.
 
 One file for each root in the home folder, where plugins cannot write. A kept plugin counts while the stamps of all that
 its format read are the same, by the rule of `home/digest`. Only plugins without problems are kept: what a problem says

@@ -1,4 +1,4 @@
-"""Which plugin's resource a URI means: a listed one, one of a template, or one that only results name. Pure."""
+"""Find the plugin that a resource's URI belongs to: listed, by template, or by scheme. Pure."""
 
 from collections.abc import Sequence
 

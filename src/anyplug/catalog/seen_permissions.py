@@ -1,4 +1,4 @@
-"""Which permissions a plugin was seen to use, and in how many calls.
+"""Record which permissions a plugin used, and in how many calls.
 
 `learn` observes everything that a call does; a proxy only sees the hosts that it connects to. When the code changes,
 the record starts again.

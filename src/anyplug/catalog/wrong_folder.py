@@ -1,4 +1,4 @@
-"""What a person probably meant with a folder that is missing, or that is not a plugin. Runs nothing."""
+"""Suggest the plugin's folder if a given folder is missing or is not a plugin. Runs nothing."""
 
 import os
 from collections.abc import Sequence

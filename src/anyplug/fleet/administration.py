@@ -37,7 +37,7 @@ def write_credentials(folder: str, wanted: Sequence[tuple[Role, str]], prefix: s
     if os.path.exists(admin_file):
         admin = credentials.read(admin_file)
     elif certificates:
-        raise ConfigError(f"{admin_file} is missing", "put the admin's credentials back: only they can admit members")
+        raise ConfigError(f"{admin_file} is missing", "restore the admin's credentials: only they can admit members")
     else:
         admin = credentials.new_admin()
         certificates.append(admin.certificate)
@@ -46,7 +46,7 @@ def write_credentials(folder: str, wanted: Sequence[tuple[Role, str]], prefix: s
     for role, name in wanted:
         if name in known:
             if known[name].role != role:
-                raise UsageError(f"'{name}' is already a {known[name].role}", "give each member a name of its own")
+                raise UsageError(f"'{name}' is already a {known[name].role}", "give each member a different name")
             continue
         made = admin.admit(role, name)
         certificates.append(made.certificate)

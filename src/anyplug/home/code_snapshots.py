@@ -26,7 +26,7 @@ from anyplug.home.untrusted_files import Budget, HeldFolder
 from anyplug.model.untrusted_text import for_people
 
 FILES, WORK, EMPTY = "files", ".work", "empty"
-INDEX = "entries"  # it was `index` in versions that copied what links outside lead to: their snapshots are made again
+INDEX = "entries"  # `index` in versions that copied the targets of outside links: their snapshots are recreated
 WITH_CONFIG = "+config"  # with a place for the user's configuration values
 STAGED = ".staged-"
 CHANCE = 8  # random bytes in a temporary name

@@ -21,7 +21,7 @@ OTHERS: Final = 0o077
 
 
 class PrivateCache:
-    """A folder of such files, by name. Whatever fails, nothing is raised: what is cached can be made again."""
+    """A folder of such files, by name. Raises nothing, because everything in it can be recreated."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

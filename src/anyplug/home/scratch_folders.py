@@ -61,7 +61,7 @@ class Scratch:
         sweep(os.path.dirname(self._above))
 
     def _is_in_place(self, held: HeldFolder) -> bool:
-        """Whether the path still leads to this folder, and through no link of that name."""
+        """Return whether the path still leads to this folder, and through no link of that name."""
         try:
             found, ours = os.lstat(self.path), os.fstat(held.fd)
         except OSError:

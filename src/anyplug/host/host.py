@@ -404,7 +404,7 @@ class Host:
 
     @property
     def greeting(self) -> Greeting:
-        """What long-running plugins are told about whom they work for."""
+        """What long-running plugins are told about the agent that they work for."""
         return self._greeting
 
     @property

@@ -145,7 +145,7 @@ class Loading:
             self._refresh_in_time()
 
     async def _look(self, renew: Renew, patient_with: Renew = lambda _: True) -> Settle:
-        """Read everything and apply it; return what waits until that has settled. Raises StoreError.
+        """Read everything and apply it; return a function that waits until that has settled. Raises StoreError.
 
         If `patient_with` says so, that also reads plugins with many or large files.
         """
@@ -206,7 +206,7 @@ class Loading:
         self._refresh_in_time()
 
     def _take_over(self, found: list[Plugin], renew: Renew) -> Settle:
-        """Apply what was found: begin to start, renew and retire long-running plugins. Return what waits for it.
+        """Begin to start, renew and retire long-running plugins as found; return a function that waits for that.
 
         Renewed plugins are started even if others wait until they are needed: somebody wants to know their state.
         """

@@ -70,7 +70,7 @@ def assess(
 ) -> Protection:
     """Confine nothing in the way in which the plugin would be, and say what holds.
 
-    Blocks for some 100 ms; less if the guard is the one of those before. `project` is the folder that it would work
+    Blocks for about 100 ms; less if the guard is that of earlier ones. `project` is the folder that it would work
     in, if not the current one.
     """
     profile = drawn(catalog, plugin, standing, project)

@@ -1,4 +1,4 @@
-"""What interpreters and build tools look for in the folders above a plugin.
+"""Protect the files that interpreters and build tools look for in the folders above a plugin.
 
 Node looks for modules there, `uv` for a project and for settings, Go for a workspace. A plugin that may write to such a
 folder could put code into another plugin's programs. So variables turn the search off where the plugin has no use for

@@ -1,4 +1,4 @@
-"""Which files a command may mean, read generously: a shell would need the whole machine to know for sure.
+"""List the files that a command may refer to. The list is generous: only a shell could know for sure.
 
 A text is split at blanks, and also at operators, quotes, `=`, `,` and `:`, with quotes removed and with quotes as ends
 of words. What a shell would fill in is anything, so `$X/tools/run.sh` means every `tools/run.sh`. Each folder that a

@@ -3,7 +3,7 @@
 The kernel knows neither, and the programs that reach them also reach everything else of the desktop. So a plugin finds
 programs of ours under the usual names (`xclip`, `wl-copy`, `pbcopy`, `notify-send`, ...) in its PATH. Each leaves its
 request in a folder that the plugin can write, and rings a bell: a pipe that only this process listens to. We read the
-request as any file of a plugin, do with the machine's own program what it asks for, and leave the answer.
+request as any file of a plugin, run the machine's own program for it, and write the answer to the folder.
 
     ID.args   the program's name and its arguments, each ended by a NUL        ID.in    its stdin
     ID.out    the answer: stdout      ID.err    stderr     ID.code    the exit code, written last

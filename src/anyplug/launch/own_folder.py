@@ -1,4 +1,4 @@
-"""How a plugin sees its own folder: the snapshot of what was approved, plus what it writes there.
+"""A plugin's view of its own folder: the approved snapshot, plus what the plugin writes there.
 
 Cyclop One plugins see the snapshot alone. With a grant to write files, and for Workbench, writes to the folder go to
 `<home>/data/<plugin>/beside`, overlaid on the snapshot. Plugins of formats that keep state in the real folder see that
@@ -143,14 +143,14 @@ class OwnFolders:
         return reading is not None and len(reading.stamps) > MANY_FILES
 
     def shows(self, plugin: Plugin, *, namespaces: bool) -> bool:
-        """Whether a plugin runs from a snapshot, where mounts can be had; never blocks."""
+        """Return whether a plugin runs from a snapshot, where mounts can be had; never blocks."""
         if sys.platform != "linux" or not namespaces or plugin.is_file:
             return False
         # An author would wait for a copy after each change, and every change counts as approved.
         return not (plugin.explicit and self.is_large(plugin))
 
     def has_snapshot(self, value: str) -> bool:
-        """Whether there is a snapshot of a digest already."""
+        """Return whether there is a snapshot of a digest already."""
         return bool(value) and any(
             os.path.isdir(self.snapshots.path(value, config=with_it)) for with_it in (False, True)
         )

@@ -6,8 +6,6 @@ Enforces nothing itself.
 import itertools
 import os
 import sys
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -18,20 +16,17 @@ from anyplug.formats import registry
 from anyplug.home import digest, import_folders
 from anyplug.home.location import home_path, known_homes, named_home, state_path, usual_path
 from anyplug.home.settings import Home, Settings, binding_places
-from anyplug.launch import code_above, git_settings
+from anyplug.launch import code_above, git_settings, link_targets
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
-from anyplug.runtime.sandbox.linux.hidden_paths import MOST_LINKS, Links, on_the_way_to
+from anyplug.runtime.sandbox.linux.hidden_paths import Links
 from anyplug.runtime.sandbox.linux.protected_names import (
     ANY_CASE,
     CLOSED,
-    FREE,
-    GIT,
     GIT_MARK,
-    INNER,
     Protected,
     unlinked,
 )
@@ -43,16 +38,9 @@ MODULE_FOLDERS = frozenset({"node_modules", ".venv", "venv", "vendor"})
 MODULES = "/node_modules/"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 SHARED_TMP = ("/tmp/", "/var/tmp/")
-# Limits of the search for links at protected paths: entries in total, entries per folder, nesting, and seconds. Folders
-# with the names below are skipped: they contain many files and no settings.
-MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
 MOST_LED_TO = 2_000  # places that are protected because a link leads there, or a setting of git
-PASSED_OVER = frozenset(
-    {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
-)
 SYSTEM_PREFIXES = ("/usr", "/opt")  # not granted through a folder inside them
 MOST_COMPARED = 100  # names of a folder, one of which tells whether its file system ignores case
-MOST_KEYS, KEYS_DEPTH = 5_000, 4  # limits of the search for links among keys: entries in total, nesting
 
 
 class Allowances:
@@ -82,14 +70,44 @@ class Allowances:
 
     def profile(self, plugin: Plugin, standing: Standing, purpose: Purpose = "run") -> Profile:
         """Build the profile of a plugin's programs."""
-        format, home = registry.BY_NAME[plugin.format], self._home
-        # Building dependencies needs the network, so it gets none of the plugin's data.
-        data = format.data(plugin, home) if purpose != "resolve" else home.cache(plugin)
         others = self._plugin_folders() - {plugin.path, plugin.found_at}
         configured = with_values(others)
-        place = profiles.Locations(
+        place = self._place(plugin, standing, purpose, others, configured)
+        granted = ("network",) if purpose == "resolve" else standing.granted
+        if not place.project:
+            granted = tuple(grant for grant in granted if not _is_in_project(grant))
+        granted, exact, misled = link_targets.followed(granted, place, self._write_grants())
+        behind = self._behind_hidden(plugin, place, configured)
+        place = msgspec.structs.replace(place, others=(*place.others, *(path for path in behind if path not in exact)))
+        search_path = self._search_path()
+        found = system_paths.survey(search_path, self._home.bin, place.user)
+        if "shell:exec" in granted:
+            found = system_paths.for_every_program(found)
+        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin, purpose))
+        drawn = _without_hidden_roots(drawn, place, exact)
+        if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
+            drawn = profiles.widened(drawn)
+        return msgspec.structs.replace(
+            drawn,
+            readable=(*drawn.readable, *self._read_by_format(plugin, purpose, search_path)),
+            executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
+            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
+            exact=exact,
+            misled=misled,
+        )
+
+    def _place(
+        self, plugin: Plugin, standing: Standing, purpose: Purpose, others: frozenset[str], configured: tuple[str, ...]
+    ) -> profiles.Locations:
+        """Return the folders that a profile is about.
+
+        `others` are the folders of all other plugins, `configured` those among them that contain the user's values.
+        """
+        format, home = registry.BY_NAME[plugin.format], self._home
+        return profiles.Locations(
             plugin=self._own_place(plugin, purpose),
-            data=data,
+            # Building dependencies needs the network, so it gets none of the plugin's data.
+            data=format.data(plugin, home) if purpose != "resolve" else home.cache(plugin),
             cache=home.cache(plugin),
             home=home.path,
             user=os.path.realpath(os.path.expanduser("~")),
@@ -105,42 +123,28 @@ class Allowances:
             code=() if purpose == "init" else _code(plugin, standing.files),
             protected=self._also_protected(plugin, standing),
         )
-        granted = ("network",) if purpose == "resolve" else standing.granted
-        if not place.project:
-            granted = tuple(grant for grant in granted if not _is_in_project(grant))
-        granted, exact, misled = _followed(granted, place, self._write_grants())
-        held = (place.user, self._project, place.plugin, plugin.path, data, place.cache, home.path, *_this_program())
+
+    def _behind_hidden(self, plugin: Plugin, place: profiles.Locations, configured: tuple[str, ...]) -> list[str]:
+        """Return where links among the user's keys, and other plugins' linked values, lead: hidden like these."""
         values = filter(os.path.islink, (os.path.join(folder, digest.CONFIG) for folder in configured))
-        behind = dict.fromkeys((*_behind_keys(place), *filter(os.path.exists, map(os.path.realpath, values))))
-        linked = (path for path in behind if path not in exact and not _is_above(path, held))
-        place = msgspec.structs.replace(place, others=(*place.others, *linked))
-        search_path = self._search_path()
-        found = system_paths.survey(search_path, home.bin, place.user)
-        if "shell:exec" in granted:
-            found = system_paths.for_every_program(found)
-        drawn = profiles.draw(granted, place, found, self.program_files, self._limits(plugin, purpose))
-        drawn = _without_hidden_roots(drawn, place, exact)
-        if standing.unconfined and any(grant.startswith("network:") for grant in drawn.unheld):
-            drawn = profiles.widened(drawn)
+        targets = (*link_targets.behind_keys(place), *filter(os.path.exists, map(os.path.realpath, values)))
+        own = (place.plugin, plugin.path, place.data, place.cache)
+        held = (place.user, self._project, *own, place.home, *_this_program())
+        return [path for path in dict.fromkeys(targets) if not link_targets.is_above(path, held)]
+
+    def _read_by_format(self, plugin: Plugin, purpose: Purpose, search_path: str) -> tuple[str, ...]:
+        """Return what a plugin's programs may read for its format, and for programs that its manifest names."""
+        format, home = registry.BY_NAME[plugin.format], self._home
         variables = format.environment(plugin, home, dict(self._variables), frozenset())
         own = (
             *format.readable(plugin),
             *filter(None, map(self._variables.get, CERTIFICATES)),
             *(system_paths.libraries(variables) if purpose != "resolve" else ()),
         )
-        scripts = _scripts(plugin) if purpose == "resolve" else ()
-        return msgspec.structs.replace(
-            drawn,
-            readable=(
-                *drawn.readable,
-                *((GATES,) if purpose == "run" and not plugin.stays_up else ()),
-                *_outside(home.path, _real((*own, *_on_the_way(self._programs(plugin), search_path)))),
-                *scripts,
-            ),
-            executable=(*drawn.executable, *self._launched(plugin, search_path), *self._runs),
-            binding=tuple(filter(os.path.lexists, binding_places(self._project))),
-            exact=exact,
-            misled=misled,
+        return (
+            *((GATES,) if purpose == "run" and not plugin.stays_up else ()),
+            *_outside(home.path, _real((*own, *_on_the_way(self._programs(plugin), search_path)))),
+            *(_scripts(plugin) if purpose == "resolve" else ()),
         )
 
     def guarded(self, plugin: Plugin, standing: Standing, folder: str, granted: tuple[str, ...]) -> Protected:
@@ -169,7 +173,7 @@ class Allowances:
         if "" in scopes:
             user = os.path.expanduser("~")
             folders += [user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, self._project or user]
-        return _follow(path, tuple({*folders, *map(os.path.realpath, folders)}))
+        return link_targets.follow(path, tuple({*folders, *map(os.path.realpath, folders)}))
 
     def _unlinked(self, folders: Iterable[str]) -> tuple[str, ...]:
         """Return the patterns by which no plugin makes a link to the folder or the data of any plugin.
@@ -181,7 +185,9 @@ class Allowances:
         roots = registry.standard_roots(self._home, self._project, self.settings.formats)
         private = (*registry.private_places(self._project, self.settings.formats), *self._linked_from_home())
         kept = (os.path.expanduser("~"), self._project)
-        with_data = (path for path in private if path not in roots and not _is_above(os.path.realpath(path), kept))
+        with_data = (
+            path for path in private if path not in roots and not link_targets.is_above(os.path.realpath(path), kept)
+        )
         named = (*folders, *with_data, *self._other_homes())
         # A link to a folder above it is not on this list: paths through that one name the folder, too.
         return unlinked(
@@ -209,7 +215,7 @@ class Allowances:
         except OSError:
             return ()
         kept = (os.path.expanduser("~"), self._project, *_this_program())
-        return tuple(path for path in linked if os.path.isdir(path) and not _is_above(path, kept))
+        return tuple(path for path in linked if os.path.isdir(path) and not link_targets.is_above(path, kept))
 
     def _also_protected(self, plugin: Plugin, standing: Standing) -> tuple[str, ...]:
         """Return what is protected in addition to the table, if anything was granted that could contain it.
@@ -239,12 +245,12 @@ class Allowances:
         scopes = [permissions.scope_of(grant) for grant in standing.granted if grant.startswith("filesystem:write")]
         opened = [os.path.join(self._project, os.path.expanduser(scope)) for scope in scopes if scope]
         tops = dict.fromkeys((user, *absolute), 1) | {os.path.join(user, ".config"): 2}
-        tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), MOST_DEPTH)
+        tops |= dict.fromkeys((*opened, *((user, self._project) if "" in scopes else ())), link_targets.MOST_DEPTH)
         protected = Protected((*known.hidden, *known.read_only), ())
         ours = (os.path.expanduser("~"), self._home.named, named_home(), named_home(usual_path()))
         links = Links()
         led_to = [place for path in (*ours, *absolute) for place in links.on_the_way_to(path)]
-        linked, repositories = _behind_links(tops, protected, links)
+        linked, repositories = link_targets.behind_protected_links(tops, protected, links)
         repositories += [path for folder in (*opened, self._project) for path in git_settings.above(folder)]
         by_git = git_settings.named(repositories, user, dict(self._variables))
         led_to += [*(place for path in by_git for place in links.on_the_way_to(path)), *linked]
@@ -256,7 +262,7 @@ class Allowances:
             for path in dict.fromkeys(led_to)
             if path.startswith(roots)
             and not any(folder.startswith(path.rstrip("/") + "/") for folder in around)
-            and (protected.state(*os.path.split(path)) != CLOSED or _is_relative(path, links))
+            and (protected.state(*os.path.split(path)) != CLOSED or link_targets.is_relative(path, links))
         )
         marks = (f"{ANY_CASE}{GIT_MARK}",) if any(map(_ignores_case, (self._project, *opened, *users))) else ()
         unlinked = self._unlinked({*self._plugin_folders(), plugin.path, plugin.found_at})
@@ -300,88 +306,6 @@ def with_values(folders: frozenset[str]) -> tuple[str, ...]:
     return tuple(folder for folder in sorted(folders) if os.path.lexists(os.path.join(folder, digest.CONFIG)))
 
 
-def _behind_keys(place: profiles.Locations) -> list[str]:
-    """Return the targets of links among the user's keys that are in the user's folders: some keep keys elsewhere."""
-    folders = (place.user, place.project or place.user, *profiles.USERS_FOLDERS)
-    tops = tuple(f"{os.path.realpath(folder)}/" for folder in folders)
-    left = deque((os.path.join(place.user, name), KEYS_DEPTH) for name in protected_paths.KEYS)
-    entries, found = 0, []
-    while left and entries < MOST_KEYS:
-        folder, depth = left.popleft()
-        try:
-            with os.scandir(folder) as listed:
-                inside = list(itertools.islice(listed, MOST_KEYS))
-        except OSError:
-            continue
-        entries += len(inside)
-        for entry in inside:
-            if entry.is_symlink():
-                found.append(os.path.realpath(entry.path))
-            elif depth > 1 and entry.is_dir(follow_symlinks=False):
-                left.append((entry.path, depth - 1))
-    return [path for path in dict.fromkeys(found) if path.startswith(tops) and os.path.lexists(path)]
-
-
-def _is_above(path: str, held: tuple[str, ...]) -> bool:
-    """Return whether one of these is a path, or inside it."""
-    return any(f"{os.path.realpath(one)}/".startswith(f"{path}/") for one in held)
-
-
-def _is_relative(path: str, links: Links) -> bool:
-    """Return whether a path is a link that leads elsewhere when a parent folder is moved."""
-    target = links.target(path)
-    return target is not None and not os.path.isabs(target)
-
-
-def _behind_links(tops: Mapping[str, int], protected: Protected, links: Links) -> tuple[list[str], list[str]]:
-    """Return the targets of links at protected paths in these folders, and the repositories there.
-
-    Searches to the given depths.
-
-    Outer ones first, at most `MOST_LOOKED_AT` entries and `LOOK_S` seconds.
-    """
-    left = deque((links.real(top), depth) for top, depth in sorted(tops.items(), key=lambda top: top[1]))
-    seen: dict[str, int] = {}
-    entries, until = 0, time.monotonic() + LOOK_S
-    found: list[str] = []
-    repositories: list[str] = []
-    while left and entries < MOST_LOOKED_AT and time.monotonic() < until:
-        folder, depth = left.popleft()
-        if seen.get(folder, 0) >= depth or links.is_missing(folder):
-            continue
-        seen[folder] = depth
-        try:
-            with os.scandir(folder) as listed:
-                inside = list(itertools.islice(listed, MOST_IN_ONE))
-        except OSError:
-            continue
-        entries += len(inside)
-        for entry in inside:
-            if entry.name.endswith(GIT):
-                repositories.append(entry.path)
-            if entry.is_symlink():
-                found += _behind(folder, entry.name, protected, links)
-            elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
-                left.append((entry.path, depth - 1))
-    return found, repositories
-
-
-def _behind(folder: str, name: str, protected: Protected, links: Links) -> list[str]:
-    """Return the protected paths that a link leads to, or that are inside its target."""
-    link = os.path.join(folder, name)
-    state = protected.state(folder, name)
-    if state == FREE and not any(
-        os.path.lexists(os.path.join(folder, "../" * levels, GIT_MARK))
-        for levels in protected.git_folders(folder, name)
-    ):
-        return []
-    places = links.on_the_way_to(link)
-    if state != INNER:
-        return places
-    inner = [os.path.join(link, *rest) for rest in protected.below(folder, name)]
-    return [*places[:-1], *(place for path in inner for place in links.on_the_way_to(path))]
-
-
 def _without_hidden_roots(drawn: Profile, place: profiles.Locations, exact: tuple[str, ...]) -> Profile:
     """Remove folders that a grant of all files opens, but that are in a hidden one: the host may run anywhere."""
     links = Links()
@@ -399,47 +323,6 @@ def _without_hidden_roots(drawn: Profile, place: profiles.Locations, exact: tupl
 def _is_in_project(grant: str) -> bool:
     scope = permissions.scope_of(grant)
     return grant.startswith("filesystem:") and bool(scope) and not scope.startswith(("/", "~"))
-
-
-def _followed(
-    granted: tuple[str, ...], place: profiles.Locations, write_grants: frozenset[str]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Resolve links in granted paths; return the grants with their targets, these paths, and the misled grants.
-
-    A link in a folder that a plugin may write to leads wherever that plugin wants, so granting it would grant
-    everything. `write_grants` are those of all plugins.
-    """
-    paths = {
-        grant: profiles.path_of(scope, place)
-        for grant in granted
-        if grant.startswith("filesystem:") and (scope := permissions.scope_of(grant))
-    }
-    writes = write_grants | {grant for grant in granted if grant.startswith("filesystem:write")}
-    changeable = [profiles.path_of(scope, place) for grant in writes if (scope := permissions.scope_of(grant))]
-    changeable += [place.data, place.cache, *((place.plugin,) if place.writes_beside_itself else ())]
-    if "filesystem:write" in writes:
-        changeable += [place.user, *profiles.USERS_FOLDERS, *profiles.SHARED_TMP, place.project or place.user]
-    folders = tuple({*changeable, *map(os.path.realpath, changeable)})
-    followed, exact, misled = [], [], []
-    ours = os.path.realpath(place.home)
-    for grant in granted:
-        real, is_misled = _follow(paths[grant], folders) if grant in paths else ("", False)
-        if f"{real}/".startswith(f"{ours}/"):
-            real = place.home + real[len(ours) :]  # by the name under which it is refused
-        if is_misled:
-            misled.append(grant)
-        else:
-            followed.append(f"{permissions.kind(grant)}:{real}" if real else grant)
-            exact += [real] if real else []
-    return tuple(followed), tuple(exact), tuple(misled)
-
-
-def _follow(path: str, folders: tuple[str, ...]) -> tuple[str, bool]:
-    """Return the target of a path, and whether a link on the way is in one of these folders."""
-    *links, real = on_the_way_to(path)
-    if len(links) >= MOST_LINKS:
-        return path, True
-    return real, any(link.startswith(folder.rstrip("/") + "/") for link in links for folder in folders)
 
 
 def _this_program() -> tuple[str, ...]:

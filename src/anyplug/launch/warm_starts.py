@@ -1,6 +1,6 @@
-"""What may be started ahead for a plugin's calls, and from what: its room, its /tmp, and an environment left as it was.
+"""Start interpreters ahead of a plugin's calls: in its room, with its /tmp, if its environment is unchanged.
 
-What waits must not run anything that the plugin arranged itself: outside its calls, nothing of a one-shot plugin runs.
+A waiting interpreter must not run anything that the plugin arranged: a one-shot plugin runs only during its calls.
 """
 
 import functools
@@ -67,7 +67,7 @@ class WarmStarts:
         self.pool.follow(enabled=settings.enabled, budget=settings.budget_mb * MIB)
 
     def begin(self, plugin: Plugin, program: Program, room: Room) -> Kept | None:
-        """Report a call; return what waits for it, if anything does. `pool.end` must follow."""
+        """Report a call; return an interpreter that waits for it, if there is one. `pool.end` must follow."""
         if program.purpose != "run":
             self.pool.keep_only(lambda group: group != plugin.path)  # what they load is about to change
         is_off = self._is_learning or program.purpose != "run" or bool(program.trace)

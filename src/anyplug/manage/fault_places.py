@@ -1,4 +1,4 @@
-"""Find where a manifest says what a problem is about: the line and column of the words that its message quotes.
+"""Locate a problem in a manifest: the line and column of the words that its message quotes.
 
 A message names the server, the tool or the field in quotes, from the outside in; the first must stand in the manifest,
 and each of the others is looked for in what belongs to the one before.

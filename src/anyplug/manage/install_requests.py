@@ -1,4 +1,4 @@
-"""Plugins that agents ask for. Nothing is fetched before a person installs one, and nothing of it runs before approval.
+"""Requests of agents for plugins. Nothing is fetched before a person installs one, and nothing runs before approval.
 
 One file for each request, named by what it asks for: agents that ask again add nothing, and no lock is needed.
 """

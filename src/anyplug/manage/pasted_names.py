@@ -1,4 +1,4 @@
-"""Read what people paste as the name of a plugin's source: short names, addresses of web pages, folders, archives.
+"""Parse a pasted source of a plugin: short names, addresses of web pages, folders, archives.
 
     owner/repo    github:owner/repo[/folder][@ref]    https://HOST/owner/repo/tree/REF/folder    git+https://...@ref
 

@@ -1,4 +1,4 @@
-"""What a person decides about a plugin, for every face: what to grant, what an approval ends, what a grant opens."""
+"""The facts behind a decision about a plugin, for every face: what to grant, what an approval or a grant changes."""
 
 import os
 import shutil
@@ -58,24 +58,25 @@ def ended(plugin: Plugin, before: Approval | None, now: Approval | None) -> list
     """Return what the previous approval allowed and the present one does not, each with the option that does."""
     if before is None or not before.approved or now is None:
         return []
-    return [
-        *(
-            [("it asks again once per run or session", "--always")]
-            if before.always and not now.always and plugin.tier > HARMLESS_TIER
-            else []
+    facts = (
+        (
+            before.always and not now.always and plugin.tier > HARMLESS_TIER,
+            "it asks again once per run or session",
+            "--always",
         ),
-        *([("changed code needs a new approval again", "--follow")] if before.follow and not now.follow else []),
-        *(
-            [("it no longer runs where its permissions cannot be enforced", "--allow-unconfined")]
-            if before.unconfined and not now.unconfined
-            else []
+        (before.follow and not now.follow, "changed code needs a new approval again", "--follow"),
+        (
+            before.unconfined and not now.unconfined,
+            "it no longer runs where its permissions cannot be enforced",
+            "--allow-unconfined",
         ),
-        *(
-            [("it no longer gets your environment", "--inherit-env")]
-            if before.inherits_environment and not now.inherits_environment
-            else []
+        (
+            before.inherits_environment and not now.inherits_environment,
+            "it no longer gets your environment",
+            "--inherit-env",
         ),
-    ]
+    )
+    return [(text, option) for has_ended, text, option in facts if has_ended]
 
 
 def meanings(granted: tuple[str, ...]) -> list[tuple[bool, str]]:

@@ -1,4 +1,4 @@
-"""What changed in a plugin since a person approved it: permissions, tools and their texts, files with their lines.
+"""List what changed in a plugin since its approval: permissions, tools and their texts, files with their lines.
 
 The approved code is the snapshot of its digest, if that is still there; the present one is read like any file that a
 plugin can write.

@@ -66,9 +66,11 @@ CODES: dict[str, Code] = {
     "config_missing": Code(FAILED, "A required configuration value is not set."),
     "cancelled": Code(FAILED, "The caller cancelled the call."),
     "overloaded": Code(FAILED, "Too many calls at once; try again later."),
-    "conflict": Code(FAILED, "Something changed meanwhile, or somebody else was faster; look at it again."),
+    "conflict": Code(FAILED, "Something changed in the meantime, or someone else was faster; look again."),
     "unavailable": Code(FAILED, "The plugin cannot run now: its files, its process or its workers are gone."),
-    "lost": Code(FAILED, "A worker of the fleet ended or fell silent; the call may have run, its result is lost."),
+    "lost": Code(
+        FAILED, "A worker of the fleet ended or stopped answering; the call may have run, and its result is lost."
+    ),
     "bad_manifest": Code(FAILED, "The plugin's manifest is invalid."),
     "bad_config": Code(FAILED, "A configuration file or value is invalid."),
     "install_failed": Code(FAILED, "Installing or updating failed; nothing was changed."),
@@ -305,7 +307,7 @@ class Lost(CallError):
     code = "lost"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, "look whether it ran before you call it again; `anyplug audit` names the worker")
+        super().__init__(message, "check whether it ran before you call it again; `anyplug audit` names the worker")
 
 
 class Unavailable(CallError):
@@ -373,7 +375,7 @@ class StoreBusy(StoreError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"the database {path} is locked by another process",
-            f"try again; if it stays so, end the process that `fuser {path}` names",
+            f"try again; if that does not help, end the process that `fuser {path}` names",
         )
 
 

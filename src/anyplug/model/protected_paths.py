@@ -265,7 +265,7 @@ def places(user: str, project: str, also: Iterable[str] = ()) -> Places:
 
 @functools.lru_cache(maxsize=8)
 def _resolved(user: str, project: str) -> Places:
-    """Resolve the table once for all plugins: each holds some 600 paths for as long as it runs."""
+    """Resolve the table once for all plugins: each holds about 600 paths for as long as it runs."""
     bases = {"user": user, "project": project}
     found: dict[Effect, list[str]] = {"hidden": [], "read-only": []}
     for entry in TABLE:

@@ -94,7 +94,7 @@ class EventDelivery:
             subscriber.hear_call(call)
 
     def tell_of_result(self, call: Call, result: Result, *, has_run: bool = True) -> None:
-        """Tell what came of a call."""
+        """Report the result of a call."""
         for subscriber in self._who_hear("tool_result"):
             subscriber.hear_result(call, result, has_run=has_run)
 

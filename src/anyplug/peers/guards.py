@@ -417,7 +417,7 @@ def _is_unheard(place: Slot) -> bool:
 
 
 def _is_guard(plugin: Plugin) -> bool:
-    """Whether a plugin is of a kind that can guard: those ask for it, and what they guard they say while they run."""
+    """Return whether a plugin can be a guard: its format asks for that permission; it names the events at run time."""
     return permissions.GUARD in plugin.permissions
 
 

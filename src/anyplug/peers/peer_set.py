@@ -152,7 +152,7 @@ class Peers:
         return settle
 
     async def come_up(self) -> None:
-        """Wait for what others have begun to start, except for what waits for replaced processes' calls.
+        """Wait for what others have begun to start, except for processes whose predecessors still have calls.
 
         Must not be awaited on behalf of a plugin that is starting.
         """

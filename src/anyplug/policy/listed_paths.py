@@ -93,11 +93,11 @@ class ListedPaths(Guarded):
         yield from (path for path in itertools.islice(walked, MOST_FOUND) if self._fits(path.casefold()))
 
     def _fits(self, path: str) -> bool:
-        """Whether a path fits a pattern, or lies in a folder that does."""
+        """Return whether a path fits a pattern, or lies in a folder that does."""
         return any(foreign_patterns.is_whole(pattern, path) for pattern in self._globs)
 
     def covers(self, path: str) -> bool:
-        """Whether a path is listed, or lies in a folder that is."""
+        """Return whether a path is listed, or lies in a folder that is."""
         lower = path.casefold()
         if len(lower) > LONGEST_GLOB * 16:
             return False
@@ -107,7 +107,7 @@ class ListedPaths(Guarded):
         return self._fits(lower) or any(_is_told(lower, place.casefold()) for place in self._named)
 
     def is_named(self, word: str) -> bool:
-        """Whether a word has the name of something listed in it."""
+        """Return whether a word has the name of something listed in it."""
         lower = word.casefold()
         texts = [lower, *(lower[found.end() :] for found in _LETTER.finditer(lower))]
         return any(has_name(text, pattern) for pattern in self._plain for text in texts)
@@ -122,7 +122,7 @@ class ListedPaths(Guarded):
     def may_hold(
         self, given: str, path: str, place: str, *, removes: bool = False, has_moved: bool = False, has_dots: bool
     ) -> bool:
-        """Whether a word that is not fully known may stand for a place: enough of its name stands there, too."""
+        """Return whether a word that is not fully known may stand for a place: enough of its name stands there, too."""
         name = os.path.basename(place)
         stem, ending = os.path.splitext(name)
         parts = [part.removesuffix(ending) if stem else part for part in given.split(os.sep)]
@@ -135,13 +135,13 @@ class ListedPaths(Guarded):
         )
 
     def is_argument(self, tool: str, key: str, text: str) -> bool:
-        """Whether a text may name a file: by its key, or because the tool changes files and the text is one word."""
+        """Return whether a text may name a file: by its key, or as the only word given to a tool that changes files."""
         if not key or NAMING_KEY.search(key) or "\n" in text.strip():
             return True
         return bool(_CHANGING_TOOL.search(tool)) and not any(char in text.strip() for char in syntax.BLANKS)
 
     def only_reads(self, step: Step) -> bool | None:
-        """Whether a command only reads: what is read must not be written elsewhere either, as in the original."""
+        """Return whether a command only reads; like in the original, it must not write the content elsewhere either."""
         return None if set(step.writes) <= NOWHERE else False
 
     def also_changed(self, line: Line, folder: str) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _is_told(path: str, place: str) -> bool:
-    """Whether a path with globs can be a place, and has something of its name: what `*` means now is looked up."""
+    """Return whether a path with globs may be a place, and contains part of its name; `*` is expanded on disk."""
     part = "".join(path.split(os.sep)[place.count(os.sep) :][:1])
     return bool(word_patterns.known(part)) and lies_in(path, place)
 

@@ -129,7 +129,7 @@ def environment_places(start: str, homes: Sequence[str] = ()) -> list[str]:
 
 
 def _is_older(root: str) -> bool:
-    """Whether a repository is older than our environment, by times that nobody can set."""
+    """Return whether a repository is older than our environment, by times that nobody can set."""
     made = [os.path.join(root, name) for name in (".git/description", ".git")]
     try:
         since = next(os.stat(path).st_ctime_ns for path in made if os.path.lexists(path))

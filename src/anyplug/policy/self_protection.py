@@ -139,7 +139,7 @@ class OwnFiles(Guarded):
         self.places = list(dict.fromkeys((*self.held, *gates)))
 
     def covers(self, path: str) -> bool:
-        """Whether a path is of the policies, the store or the gates."""
+        """Return whether a path is of the policies, the store or the gates."""
         lower = path.casefold()
         parts = lower.split(os.sep)
         if FOLDER in parts or parts[-1] == GATE or _GATE.search(lower):
@@ -147,27 +147,27 @@ class OwnFiles(Guarded):
         return any(lies_in(path, folder) and not self.is_free(path, folder) for folder in self.folders)
 
     def is_written(self, path: str) -> bool:
-        """Whether a path is one of these, or of our own program: the one that runs, or another one."""
+        """Return whether a path is one of these, or of our own program: the one that runs, or another one."""
         if self.covers(path) or _PROGRAM.search(path):
             return True
         return any(is_within(path, place) for place in (*program_places(), *self._environment))
 
     def is_replaced(self, path: str) -> bool:
-        """Whether a path is one of these here, and not in a project that lies elsewhere."""
+        """Return whether a path is one of these here, and not in a project that lies elsewhere."""
         if any(is_within(path, place) and not self.is_free(path, place) for place in self.places):
             return True
         projects = [os.path.dirname(place) for place in self.folders if os.path.basename(place) == FOLDER]
         return any(is_within(path, project) for project in projects) and self.covers(path)
 
     def is_free(self, path: str, place: str) -> bool:
-        """Whether a path is what plugins write, and hand to each other."""
+        """Return whether a path is what plugins write, and hand to each other."""
         if os.path.basename(place) == OWN_FOLDER:
             return False
         parts, depth = path.split(os.sep), len(place.split(os.sep))
         return parts[depth : depth + 1] != [] and parts[depth] in FREE
 
     def is_named(self, word: str) -> bool:
-        """Whether a word mentions one of these, or may."""
+        """Return whether a word mentions one of these, or may."""
         lower = word.casefold()
         if FOLDER in lower or GATE in lower or _GATE.search(lower) or any(folder in word for folder in self.folders):
             return True
@@ -183,22 +183,22 @@ class OwnFiles(Guarded):
     def may_hold(
         self, given: str, path: str, place: str, *, removes: bool = False, has_moved: bool = False, has_dots: bool
     ) -> bool:
-        """Whether a word that is not fully known may stand for one of these."""
+        """Return whether a word that is not fully known may stand for one of these."""
         return word_patterns.may_be(given, path, place, removes=removes, has_moved=has_moved, has_dots=has_dots)
 
     def may_come(self, place: str, guarded: str) -> bool:
-        """Whether a copy from an unknown source may bring one of these: into a person's own folders."""
+        """Return whether a copy from an unknown source may bring one of these: into a person's own folders."""
         is_of_project = word_patterns.is_of_project(guarded)
         return os.path.basename(place) in {".claude", ".codex"} or (
             not is_of_project and is_within(place, os.path.expanduser("~"))
         )
 
     def is_spared(self, excluded: Sequence[str], _folder: str) -> bool:
-        """Whether `git clean` leaves the policies alone."""
+        """Return whether `git clean` leaves the policies alone."""
         return any(word in {FOLDER, f"**/{FOLDER}"} for word in excluded)
 
     def only_reads(self, step: Step) -> bool | None:
-        """Whether our own program is only told to show something; None of every other program."""
+        """Return whether our own program is only told to show something; None of every other program."""
         rest = _ours(step)
         return None if rest is None else _only_looks(rest)
 
@@ -236,7 +236,7 @@ class OwnFiles(Guarded):
             yield "anyplug"
 
     def _kills(self, step: Step, line: Line, *, is_mentioned: bool) -> bool:
-        """Whether a command ends our processes: by a pattern that fits them, or together with all others."""
+        """Return whether a command ends our processes: by a pattern that fits them, or together with all others."""
         words = [word for word in step.words if not _SIGNAL.fullmatch(word)]
         finding_programs = FINDING | (SEARCHING if any(one.program == "ps" for one in line.steps) else set())
         ending = KILLING | SERVICES | finding_programs
@@ -337,7 +337,7 @@ def _ours(step: Step) -> list[str] | None:
 
 
 def _runs_found(step: Step, *, is_mentioned: bool) -> bool:
-    """Whether `find` or `xargs` runs a file that they find, in the way that our program is told to change something."""
+    """Return whether `find` or `xargs` runs a file that they find with arguments that make anyplug change something."""
     at = next((at for at, word in enumerate(step.words) if word == "{}" or UNKNOWN in word[:1]), -1)
     if at < 1 or step.program not in {"find", "fd", "xargs"}:
         return False
@@ -346,13 +346,13 @@ def _runs_found(step: Step, *, is_mentioned: bool) -> bool:
 
 
 def _runs_made(step: Step, line: Line) -> bool:
-    """Whether a shell is fed a text that the line computes in a way that nobody can read."""
+    """Return whether a shell is fed a text that the line computes in a way that nobody can read."""
     is_fed = step.program in syntax.SHELLS and all(word.startswith("-") for word in step.words[step.start + 1 :])
     return is_fed and any(substitutions.MADE in text for text in line.printed)
 
 
 def _makes_our_name(step: Step, line: Line) -> bool:
-    """Whether a program in another language is about our package, by whatever pieces it makes the name of."""
+    """Return whether a program in another language is about our package, by whatever pieces it makes the name of."""
     if not _PYTHON.fullmatch(step.program) and step.program not in told_texts.LANGUAGES:
         return False
     is_fed = len(step.words) == step.start + 1 or "-" in step.words
@@ -372,7 +372,7 @@ def _process_patterns(words: Sequence[str]) -> list[str]:
 
 
 def _matches(pattern: str, process: str) -> bool:
-    """Whether a pattern finds a process; one that nobody can read does."""
+    """Return whether a pattern finds a process; one that nobody can read does."""
     known = word_patterns.known(pattern)
     if word_patterns.is_unknown(pattern):
         return len(known) >= FEWEST_KNOWN and known in process

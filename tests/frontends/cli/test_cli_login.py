@@ -124,10 +124,10 @@ def test_no_answer_of_an_authorization_server_prints_its_own_line(home):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"code_challenge_methods_supported": ["plain"]}, "does not say that it checks S256"),
-        ({"code_challenge_methods_supported": None}, "does not say that it checks S256"),
+        ({"code_challenge_methods_supported": ["plain"]}, "does not declare support for S256"),
+        ({"code_challenge_methods_supported": None}, "does not declare support for S256"),
         ({"authorization_endpoint": "https://accounts.example@127.0.0.1/x"}, "no plain http or https address"),
-        ({"authorization_endpoint": "javascript:1"}, "does not say that it checks S256"),  # so all of it is ignored
+        ({"authorization_endpoint": "javascript:1"}, "does not declare support for S256"),  # so all of it is ignored
     ],
 )
 def test_a_page_to_sign_in_on_that_does_not_do_as_mcp_says_is_not_shown(home, browser, changes, reason):

@@ -71,4 +71,4 @@ def test_all_that_wait_are_approved_one_after_the_other(tmp_path):
         assert "2 of 3 plugins approved" in terminal.end()
     done = command_line.ok("approve", "--all", "--yes", "--json")
     assert {shape["state"] for shape in done.json} == {"approved"}
-    assert command_line.ok("approve", "--all").out == "No plugin waits for an approval.\n"
+    assert command_line.ok("approve", "--all").out == "No plugin is waiting for approval.\n"

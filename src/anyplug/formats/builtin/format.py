@@ -92,7 +92,7 @@ JOB = Tool(
                 "type": "number",
                 "minimum": 0,
                 "maximum": LONGEST_WAIT_S,
-                "description": f"How many seconds to wait for its end before answering; {WAIT_S} by default.",
+                "description": f"How many seconds to wait for its end; {WAIT_S} by default.",
             },
             "cancel": {"type": "boolean", "description": "Cancel the job."},
         },
@@ -197,6 +197,6 @@ def result(call: Call, request: Request, answer: Any, around: Surroundings) -> R
             return Result(content=(Text(text),), structured=data)
         case AskInstall():
             typed = hints.command("install", *answer)
-            said = f"The request waits and nothing was fetched; {hints.FOR_USER}{typed} fetches the plugin, "
+            said = f"The request is stored, and nothing was fetched; {hints.FOR_USER}{typed} fetches the plugin, "
             return Result(content=(Text(f"{said}shows what it asks for, and asks before any of it runs."),))
     return Result(content=(Text(answer),))

@@ -412,7 +412,7 @@ class Conversation:
                 return await self._requests.sample(params, call)
         except CallError as error:
             return types.ErrorData(code=REFUSED, message=error.message)
-        return types.ErrorData(code=REFUSED, message="no tool is running for whose caller a model could be asked")
+        return types.ErrorData(code=REFUSED, message="no running tool has a caller with a model")
 
     def _whose(self) -> Call | None:
         """Return the call in which the server asks: the protocol does not tell, so all must be of one caller."""

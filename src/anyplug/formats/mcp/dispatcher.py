@@ -1,4 +1,4 @@
-"""Messages with a server on the SDK's way in: single invalid tools are left out, and nothing is too deep or too much.
+"""Check a server's messages before the SDK reads them: invalid tools are left out, and depth and size are limited.
 
 Imports the SDK, so only what starts a server imports this.
 """

@@ -1,4 +1,4 @@
-"""What a server asks of a person or a model while one of its tools runs, for the host. Imports the SDK's types."""
+"""Convert a server's requests to a person or a model while one of its tools runs. Imports the SDK's types."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""What a server offers besides tools: resources, templates of resources, prompts, and completion of arguments.
+"""A server's services besides tools: resources, templates of resources, prompts, and completion of arguments.
 
 Each is reached by a call of the host: reading, subscribing and completing are tools that no list shows (`SERVICES`), a
 prompt is a slash command. So they pass the same gates and the same audit as tools.

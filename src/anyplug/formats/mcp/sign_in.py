@@ -1,4 +1,4 @@
-"""OAuth for servers at an address: who is signed in, kept with the plugin's secrets, and how a person signs in.
+"""OAuth for servers at an address: sign a person in, and keep the tokens with the plugin's secrets.
 
 What is kept belongs to the server's exact address: another address never gets it. Without a person nothing begins: a
 running server only uses and renews what it has. Imports the SDK.
@@ -136,7 +136,7 @@ def checked_page(url: str, metadata: OAuthMetadata | None) -> str:
     if parts.scheme not in {"http", "https"} or parts.username is not None or parts.password is not None:
         raise OAuthFlowError("the page to sign in on has no plain http or https address")
     if metadata is None or PROOF not in (metadata.code_challenge_methods_supported or []):
-        raise OAuthFlowError(f"the authorization server does not say that it checks {PROOF}, which MCP requires")
+        raise OAuthFlowError(f"the authorization server does not declare support for {PROOF}, which MCP requires")
     return parse_qs(parts.query).get("state", [""])[-1]
 
 

@@ -91,9 +91,9 @@ class ReadResult(msgspec.Struct, frozen=True):
     length: int
 
 
-# What a call comes to. A program gives a `Finished`, a process what its `Peer.call_tool` returns, a reload a text, a
-# job the result of its tool, an inspection a text and data, a request for a plugin the words to type, a kept result its
-# part, where that ends and the length of the whole.
+# What `request` makes of a call. The answer to a `Program` is a `Finished`, to `AskPeer` what `Peer.call_tool` returns,
+# to `Reload` a text, to `AskJob` the result of its tool, to `Inspect` a text and data, to `AskInstall` a command to
+# type, and to `ReadResult` the part, its end and the length of the whole.
 Request = Program | AskPeer | Reload | AskJob | Inspect | AskInstall | ReadResult
 
 
@@ -184,7 +184,7 @@ class Format(Protocol):
 
 
 class Greeting(msgspec.Struct, frozen=True, kw_only=True):
-    """What long-running plugins are told about whom they work for."""
+    """What long-running plugins are told about the agent that they work for."""
 
     provider: str = ""
     model: str = ""

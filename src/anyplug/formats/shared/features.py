@@ -1,4 +1,4 @@
-"""What a long-running plugin may do besides answering calls: guard, subscribe, draw panels, have commands, call tools.
+"""Protocols for what a long-running plugin may do besides answering calls: guard, subscribe, draw panels, call tools.
 
 `peers` knows these protocols and nothing of the formats that implement them. What such a plugin sends unasked goes to
 its `PeerListener` as one of the values here.
@@ -129,15 +129,15 @@ class Subscriber(Protocol):
         ...
 
     def hear(self, event: str, fields: dict[str, Any]) -> None:
-        """Tell it of an event in the life of an agent."""
+        """Send it an event in the life of an agent."""
         ...
 
     def hear_call(self, call: Call) -> None:
-        """Tell it that a call is about to run."""
+        """Announce a call that is about to run."""
         ...
 
     def hear_result(self, call: Call, result: Result, *, has_run: bool) -> None:
-        """Tell it what came of a call."""
+        """Send it the result of a call."""
         ...
 
 
@@ -147,7 +147,7 @@ class PanelOwner(Protocol):
     plugin: Plugin
 
     def press_key(self, panel: str, key: str, text: str) -> None:
-        """Tell it of a key that was pressed in one of its panels, with the character that it stands for, if any."""
+        """Send it a key that was pressed in one of its panels, with its character, if any."""
         ...
 
     def close_panel(self, panel: str) -> None:
@@ -181,7 +181,7 @@ class ToolCaller(Protocol):
         ...
 
     def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "") -> None:
-        """Tell it what came of a call that it asked for; `name` is the tool's in events, if there is one."""
+        """Send it the result of a call that it requested; `name` is the tool's in events, if there is one."""
         ...
 
 

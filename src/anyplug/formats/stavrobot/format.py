@@ -99,7 +99,7 @@ def environment(plugin: Plugin, home: Home, users: dict[str, str], granted: froz
 
 
 async def ready(call: Call, around: Surroundings) -> None:
-    """See to it that the configuration is complete, and that what the script depends on is there."""
+    """Check that the configuration is complete, and resolve the script's dependencies if they are missing."""
     _configure(call)
     await _ensure_resolved(call.plugin, call.tool.program, around)
 

@@ -1,6 +1,6 @@
 """Workbench: a folder with `index.js` whose `register(api)` names its tools; a call is a frame to its Node process.
 
-What it offers is not in a manifest: it registers tools while it runs.
+There is no list of tools in a manifest: the plugin registers them while it runs.
 """
 
 import os

@@ -104,16 +104,16 @@ TOOLS = (
     _tool(
         "write",
         "Write a file, with the folders that it needs; overwrites what it contained.",
-        {"path": _PATH, "content": {"type": "string", "description": "All that it is to contain."}},
+        {"path": _PATH, "content": {"type": "string", "description": "The whole content of the file."}},
         "path",
         "content",
     ),
     _tool(
         "edit",
-        "Replace a text in a file. It must be there exactly once, or `all` be true.",
+        "Replace a text in a file. It must occur exactly once, unless `all` is true.",
         {
             "path": _PATH,
-            "oldText": {"type": "string", "description": "What to replace, exactly as it is there."},
+            "oldText": {"type": "string", "description": "The text to replace, exactly as in the file."},
             "newText": {"type": "string", "description": "What to put there."},
             "all": {"type": "boolean", "description": "Replace it everywhere."},
         },

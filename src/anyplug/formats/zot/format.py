@@ -1,6 +1,6 @@
 """zot: a folder with `extension.json` and a long-running program; a call is a frame to it and a frame back.
 
-What it offers is not in the manifest: it registers tools and commands while it runs.
+The manifest does not list tools or commands: the extension registers them while it runs.
 """
 
 import itertools

@@ -123,7 +123,7 @@ def _look_at_python(plugin: Plugin, path: str, report: manifest.Report) -> None:
 
 def _cure_for_syntax() -> str:
     ours = ".".join(map(str, sys.version_info[:2]))
-    return f"fix it there; this is the error of Python {ours}, and a newer one that you run it with may accept it"
+    return f"fix it there; this is the error of Python {ours}; a newer version may accept the file"
 
 
 def _imports_sdk(tree: ast.Module) -> bool:

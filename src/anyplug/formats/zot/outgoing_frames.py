@@ -1,4 +1,4 @@
-"""What extensions are told of calls: events, and the answers to the calls that they ask for."""
+"""Frames to extensions about calls: events, and the results of calls that they request."""
 
 from typing import Any
 

@@ -225,24 +225,24 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         return "call_tool" in self.capabilities
 
     def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "") -> None:
-        """Tell it what came of a call that it asked for; `name` is the tool's in events, if there is one."""
+        """Send it the result of a call that it requested; `name` is the tool's in events, if there is one."""
         self._tell(outgoing_frames.answer(request, name or request.name, content, is_error=is_error))
 
     def hear(self, event: str, fields: dict[str, Any]) -> None:
-        """Tell it of an event."""
+        """Send it an event."""
         known = {"session_id": self._terms.greeting.session_id, "cwd": self._cwd}
         self._tell(outgoing_frames.event(event, {**known, **fields, "sequence": next(self._sequence)}))
 
     def hear_call(self, call: Call) -> None:
-        """Tell it that a call is about to run."""
+        """Announce a call that is about to run."""
         self.hear("tool_call", outgoing_frames.about(call))
 
     def hear_result(self, call: Call, result: Result, *, has_run: bool) -> None:
-        """Tell it what came of a call."""
+        """Send it the result of a call."""
         self.hear("tool_result", {**outgoing_frames.about(call), **outgoing_frames.outcome(result, has_run=has_run)})
 
     def press_key(self, panel: str, key: str, text: str) -> None:
-        """Tell it of a key that was pressed in one of its panels."""
+        """Send it a key that was pressed in one of its panels."""
         frame = {"type": "panel_key", "panel_id": self._masked_panels.get(panel, panel), "key": key}
         self._tell(frame | ({"text": text} if text else {}))
 

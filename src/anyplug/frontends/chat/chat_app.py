@@ -1,7 +1,7 @@
-"""The chat's application: its layout, its keys, and the one conversation that it shows.
+"""The chat's application: its keys, the one conversation that it shows, and what the person answers.
 
-The first frame needs only Textual and the widgets. `conversation_life` loads everything else after it, and
-`typed_messages` has the way of what the person types.
+`chat_layout` draws. `conversation_life` loads everything that the first frame does not need, and opens conversations;
+`typed_messages` handles what the person types.
 """
 
 import asyncio
@@ -11,64 +11,35 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
-from textual.geometry import Size
-from textual.widgets import Static
 
-from anyplug.frontends.chat import chat_themes
-from anyplug.frontends.chat.chat_bars import Bar, Header, Notes, Queue, StatusLine
-from anyplug.frontends.chat.chat_driver import hardened
+from anyplug.frontends.chat.chat_layout import ChatLayout
 from anyplug.frontends.chat.chat_state import ChatState
 from anyplug.frontends.chat.composer import Composer
-from anyplug.frontends.chat.one_shot_timers import OneShotTimers
 from anyplug.frontends.chat.shown_text import one_line
-from anyplug.frontends.chat.side_column import SideColumn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from textual.driver import Driver
     from textual.worker import Worker
 
     from anyplug.agent.conversation import Choice, Conversation
     from anyplug.frontends.chat.panel_view import PanelView
     from anyplug.frontends.chat.question_card import QuestionCard
-    from anyplug.frontends.chat.search_bar import SearchBar
     from anyplug.frontends.chat.workspace import Workspace
 
 PAINT_S = 0.03  # for the terminal to have the first frame, before imports keep the interpreter busy
 FLUSH_S = 0.05  # how often the streaming answer is drawn at most
-REST = 3  # times as long as that took, nothing more of it is drawn: keys come first, also on a busy machine
-LONGEST_REST_S = 0.5
-KEY_S = 0.05  # after a key, in which only that is drawn
-TICK_S = 1.0  # how often times in the column are drawn
-SIDE_FROM = 140  # columns of a terminal from which on there is room for the side column
-SAID_S = 5.0  # how long a passing message stays in the status line
+TICK_S = 1.0  # how often the times in the side column are drawn
 CANCELLING = "cancelling…"
 AGAIN_S = 2.0  # within which a second Ctrl+C quits
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 CLOSE_S = 8.0  # how long plugins may take to end
 
 
-class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
+class ChatApp(ChatLayout, inherit_bindings=False):
     """The chat."""
 
-    TITLE = "anyplug"
-    ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Screen { background: $t-bg; color: $t-text; layers: base; }
-    #header { split: top; }
-    #status { split: bottom; }
-    #side { split: right; }
-    #input { split: bottom; height: auto; padding: 0 1; background: $t-bg; border-top: solid $t-border; }
-    Transcript { height: 1fr; padding: 0 0 0 1; }
-    #input:focus-within { border-top: solid $t-accent; }
-    #prompt { width: 2; color: $t-accent; text-style: bold; }
-    Composer { width: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "help", show=False),
         Binding("f2", "answer", show=False, priority=True),
@@ -92,21 +63,11 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
 
     def __init__(self, workspace: "Workspace", *, model: str = "", resume: str = "", theme: str = "dark") -> None:
         """Show a conversation of a workspace, the stored one `resume` if it is given."""
-        super().__init__()
-        for known in chat_themes.textual_themes():
-            self.register_theme(known)
-        self.palette = theme
-        if theme == "dark":  # as Textual's own: assigning it would parse the style sheets a second time
-            self.set_reactive(App.theme, chat_themes.PREFIX + theme)
-            self.stylesheet.set_variables(self.get_css_variables())
-        else:
-            self.theme = chat_themes.PREFIX + theme
+        super().__init__(ChatState(cwd=workspace.cwd, model=model), theme)
         self.workspace = workspace
-        self.state = ChatState(cwd=workspace.cwd, model=model)
         self._resume = resume
         self._is_model_chosen = bool(model)
         self._asked_to_quit = 0.0
-        self._rests_until = 0.0  # before the next part of the streaming answer is drawn
         self._living: Worker[None] | None = None  # opens conversations, and what they run in
 
     @property
@@ -114,62 +75,7 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
         """The conversation that is open."""
         return self.life.conversation
 
-    def get_driver_class(self) -> "type[Driver]":
-        """Return the driver: one that outlives its terminal."""
-        return hardened(super().get_driver_class())
-
-    # The frame.
-
-    def compose(self) -> ComposeResult:
-        """Lay out the first frame. Each row takes its edge of what those before it leave."""
-        colours = chat_themes.PALETTES[self.palette]
-        self.header = Header(self.state, colours, "header")
-        self.status = StatusLine(self.state, colours, "status")
-        self.side = SideColumn(self.state, colours)
-        self.composer = Composer()
-        yield self.header
-        yield self.status
-        if self.size.width >= SIDE_FROM:
-            yield self.side
-        with Horizontal(id="input"):
-            yield Static("›", id="prompt", markup=False)
-            yield self.composer
-
-    async def _complete(self) -> None:
-        """Add what the first frame does not show, because nothing has happened yet."""
-        from anyplug.frontends.chat.completion_list import CompletionList  # all of them are imported after the frame
-        from anyplug.frontends.chat.conversation_life import ConversationLife
-        from anyplug.frontends.chat.panel_view import PanelView
-        from anyplug.frontends.chat.question_card import QuestionCard
-        from anyplug.frontends.chat.search_bar import SearchBar
-        from anyplug.frontends.chat.transcript_blocks import Painter
-        from anyplug.frontends.chat.transcript_view import Transcript
-        from anyplug.frontends.chat.typed_messages import TypedMessages
-
-        self.typed = TypedMessages(self)
-        self.life = ConversationLife(self, self.state.model, self._resume)
-        self.painter = Painter(chat_themes.PALETTES[self.palette])
-        colours = self.painter.colours
-        self.transcript = Transcript(self.painter)
-        self.notes = Notes(self.state, colours, "notes")
-        self.panel = PanelView(colours)
-        self.card = QuestionCard(self.painter)
-        self.queue = Queue(self.state, colours, "queue")
-        self.completions = CompletionList(colours)
-        self.searching = SearchBar()
-        between = (self.transcript, self.notes, self.panel, self.card, self.queue, self.completions, self.searching)
-        with self.batch_update():
-            if not self.side.is_attached:
-                await self.mount(self.side, after=self.status)
-            await self.mount_all(between, before="#input")
-            self._fit(self.size)
-        self.composer.is_served.set()
-        self.typed.suggest()
-
-    @property
-    def bars(self) -> list[Bar]:
-        """The rows that are drawn from the state."""
-        return [self.header, self.notes, self.queue, self.status]
+    # From the first frame to the open conversation.
 
     def on_mount(self) -> None:
         """Show the frame, and load after it."""
@@ -194,26 +100,21 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
             self.call_from_thread(self.say, one_line(text))
 
     async def _load(self) -> None:
-        await self._complete()
+        from anyplug.frontends.chat.conversation_life import ConversationLife  # imported after the first frame
+        from anyplug.frontends.chat.typed_messages import TypedMessages
+
+        self.typed = TypedMessages(self)
+        self.life = ConversationLife(self, self.state.model, self._resume)
+        await self.add_the_rest()
+        self.composer.is_served.set()
+        self.typed.suggest()
         self._begin_living()
-        self.set_interval(FLUSH_S, self._draw_answer)
-        self.set_interval(TICK_S, self._tick)
+        self.set_interval(FLUSH_S, self.draw_answer)
+        self.set_interval(TICK_S, self.tick)
 
     def aside(self, work: "Callable[[], Awaitable[None]]") -> None:
         """Do something beside the keys; what goes wrong in it must not end the chat."""
         self.run_worker(work, exit_on_error=False)
-
-    def _draw_answer(self) -> None:
-        """Draw what has come of the answer, unless a key waits to be drawn."""
-        now = time.monotonic()
-        if self.transcript.has_news and now > max(self._rests_until, self.composer.keyed_at + KEY_S):
-            self.transcript.flush()
-            self.call_after_refresh(self._rest_after, now)
-
-    def _rest_after(self, begun: float) -> None:
-        """Leave time for keys, now that what was flushed is drawn."""
-        now = time.monotonic()
-        self._rests_until = now + min(REST * (now - begun), LONGEST_REST_S)
 
     def _begin_living(self) -> None:
         self._living = self.run_worker(self._live, exit_on_error=False)
@@ -240,93 +141,7 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
         self.state.loading = what
         self.draw()
 
-    # Drawing.
-
-    def draw(self) -> None:
-        """Draw everything that comes from the state."""
-        for bar in self.bars:
-            bar.draw()
-        self.side.draw()
-        was_at_card = self.card.has_focus
-        self.card.show(self.state.questions)
-        if was_at_card and not self.state.questions:
-            self._leave_card()
-        self.show_panel()
-        waiting = len(self.state.questions)
-        self.set_title_of_terminal(f"({waiting}) anyplug" if waiting else "anyplug")
-
-    def set_title_of_terminal(self, title: str) -> None:
-        """Name the terminal's window, once for each change."""
-        if title != self.title and self._driver is not None and not self.is_headless:
-            self._driver.write(f"\x1b]2;{title}\x07")
-        self.title = title
-
-    def show_panel(self) -> None:
-        """Show the panel that was opened last; it has the keys until it closes."""
-        panels = self.state.panels
-        before = self.panel.panel
-        self.panel.show(panels[-1] if panels else None, has_question=bool(self.state.questions))
-        if panels and before is None and not self.card.has_focus:
-            self.panel.focus()
-        elif not panels and before is not None and self.focused in {None, self.panel}:
-            self.composer.focus()
-        self._say_place()
-
-    def _tick(self) -> None:
-        if self.state.calls:
-            self.side.draw()
-
-    def say(self, what: str) -> None:
-        """Show a passing message in the status line."""
-        self.status.said = what
-        self.status.draw()
-        self.set_timer(SAID_S, lambda: self._unsay(what))
-
-    def _unsay(self, what: str) -> None:
-        if self.status.said == what:
-            self.status.said = ""
-            self.status.draw()
-
-    def note_line(self, text: str) -> None:
-        """Add a line of ours to the transcript."""
-        from anyplug.frontends.chat.transcript_blocks import LineBlock  # imported by now
-
-        self.transcript.add(LineBlock(text, sign="·"))
-
-    def fault_line(self, text: str, hint: str = "") -> None:
-        """Add a red line to the transcript, with its cure."""
-        from anyplug.frontends.chat.transcript_blocks import LineBlock  # imported by now
-
-        self.transcript.add(LineBlock(text, sign="!", token="risk", hint=hint))
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Show the side column where there is room."""
-        if self.composer.is_served.is_set():
-            self._fit(event.size)
-
-    def _fit(self, size: Size) -> None:
-        self.side.display = size.width >= SIDE_FROM
-        self.side.draw()
-        self.card.keep_within(size.height)
-
-    def on_descendant_focus(self) -> None:
-        """Show what keys do now."""
-        self._say_place()
-
-    def _say_place(self) -> None:
-        focused = self.focused
-        place = "composer" if focused is None else focused.id or ""
-        place = "search" if place == "search-input" else place
-        if place != self.status.place:
-            self.status.place = place
-            self.status.draw()
-
-    def on_transcript_followed(self) -> None:
-        """Show how much is below."""
-        self.status.below = 0 if self.transcript.follows else self.transcript.rows_below
-        self.status.draw()
-
-    # The empty state.
+    # The first lines.
 
     def welcome(self, *, resumed: int) -> None:
         """Show the first lines of a conversation."""
@@ -359,7 +174,7 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
 
     def on_text_area_changed(self) -> None:
         """Show what fits what is typed."""
-        if self.composer.is_served.is_set():
+        if self.is_complete:
             self.typed.suggest()
 
     def on_completion_list_picked(self) -> None:
@@ -401,10 +216,7 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
 
     def on_question_card_left(self) -> None:
         """Go back from the card."""
-        self._leave_card()
-
-    def _leave_card(self) -> None:
-        (self.panel if self.state.panels else self.composer).focus()
+        self.leave_card()
 
     def on_panel_view_pressed(self, event: "PanelView.Pressed") -> None:
         """Send a key to the panel's extension."""
@@ -431,7 +243,7 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Return whether a key may do this now: all act on what comes after the first frame."""
-        return self.composer.is_served.is_set()
+        return self.is_complete
 
     def action_tab(self) -> None:
         """Accept a suggestion, else go to the question."""
@@ -440,82 +252,27 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
         else:
             self.action_answer()
 
-    def action_answer(self) -> None:
-        """Go to the question that waits."""
-        if self.state.questions:
-            self.card.focus()
-
-    def action_compose(self) -> None:
-        """Go back to the composer."""
-        self.composer.focus()
-
-    def action_browse(self) -> None:
-        """Go to the transcript."""
-        self.transcript.focus()
-
     async def action_leave(self) -> None:
         """Close what is open; else cancel the turn; else clear the notes."""
         if self.completions.display:
             self.completions.hide()
         elif self.searching.display:
-            self._close_search()
+            self.close_search()
         elif not self.composer.has_focus:
             self.composer.focus()
         elif self.state.turn and self.conversation is not None:
             self.say(CANCELLING)
             await self.conversation.cancel()
-            self._unsay(CANCELLING)
+            self.unsay(CANCELLING)
         elif self.state.notes:
             self.state.notes.clear()
             self.draw()
-
-    def action_scroll_transcript(self, pages: int) -> None:
-        """Scroll by pages."""
-        height = max(1, self.transcript.scrollable_content_region.height - 2)
-        self.transcript.scroll_relative(y=pages * height, animate=False)
-
-    def action_scroll_top(self) -> None:
-        """Go to the beginning."""
-        self.transcript.scroll_home(animate=False)
-
-    def action_follow(self) -> None:
-        """Go to the end, and follow it."""
-        self.transcript.follow()
 
     def action_take_back(self) -> None:
         """Take back the message that was queued last."""
         if self.conversation is not None and (text := self.conversation.take_back()):
             typed = self.composer.text
             self.composer.put(f"{text}\n{typed}" if typed.strip() else text)
-
-    def action_search(self) -> None:
-        """Search in the transcript."""
-        if self.searching.is_attached:
-            self.searching.open()
-
-    def on_search_bar_changed(self, event: "SearchBar.Changed") -> None:
-        """Search again."""
-        self.transcript.search(event.query)
-        self.searching.show_place(self.transcript.search_place)
-
-    def action_search_next(self) -> None:
-        """Go to the next match."""
-        self.transcript.search_step(1)
-        self.searching.show_place(self.transcript.search_place)
-
-    def action_search_previous(self) -> None:
-        """Go to the match before."""
-        self.transcript.search_step(-1)
-        self.searching.show_place(self.transcript.search_place)
-
-    def _close_search(self) -> None:
-        self.searching.close()
-        self.transcript.search("")
-        self.composer.focus()
-
-    def action_unfold(self) -> None:
-        """Unfold or fold all tool calls."""
-        self.transcript.toggle_all()
 
     def action_help(self) -> None:
         """Show keys and commands."""
@@ -576,26 +333,6 @@ class ChatApp(OneShotTimers, App[int], inherit_bindings=False):
         if self.state.turn:
             await self.conversation.cancel()
         self.life.end()
-
-    def action_change_theme(self) -> None:
-        """Go on with the next palette."""
-        names = list(chat_themes.PALETTES)
-        self.use_palette(names[(names.index(self.palette) + 1) % len(names)])
-        self.say(f"theme: {self.palette}")
-
-    def use_palette(self, name: str) -> None:
-        """Draw everything in another palette."""
-        self.palette = name
-        self.theme = chat_themes.PREFIX + name
-        self.painter = type(self.painter)(chat_themes.PALETTES[name])
-        colours = self.painter.colours
-        for bar in self.bars:
-            bar.repaint(colours)
-        self.side.repaint(colours)
-        self.completions.repaint(colours)
-        self.panel.repaint(colours)
-        self.transcript.repaint(self.painter)
-        self.card.repaint(self.painter)
 
     def run_in_terminal(self, command: "Sequence[str]") -> None:
         """Run a command that talks with the person in the terminal."""

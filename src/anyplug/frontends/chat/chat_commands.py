@@ -18,8 +18,8 @@ MOST_LISTED = 100  # rows of a list in the transcript
 KEYS = (
     ("Enter", "send; while a turn runs, the message is queued"),
     ("Shift+Enter, Alt+Enter, Ctrl+J", "new line"),
-    ("Tab", "complete; else go to the question that waits"),
-    ("F2", "go to the question that waits, also from a panel"),
+    ("Tab", "complete; else go to the open question"),
+    ("F2", "go to the open question, also from a panel"),
     ("Esc", "close what is open; else cancel the turn; else clear notes"),
     ("Up, Down", "earlier and later messages, from the first and last row"),
     ("Alt+Up", "take back a queued message"),
@@ -71,7 +71,7 @@ async def _tools(app: "Face", rest: str) -> None:
     ]
     note = ""
     if len(tools) > MOST_LISTED:
-        note = f"… {len(tools) - MOST_LISTED} more; `/tools WORD` lists those whose name has it"
+        note = f"… {len(tools) - MOST_LISTED} more; `/tools WORD` lists those with WORD in their name"
     elif not tools:
         note = _NO_TOOLS if not rest else f"No name has “{one_line(rest)}”."
     _list(app, count(len(tools), "tool"), rows, note)
@@ -138,7 +138,7 @@ async def _sessions(app: "Face", rest: str) -> None:
         ((str(number).rjust(3), "accent"), (choice.name[:8], "muted"), (one_line(choice.description), "text"))
         for number, choice in enumerate(stored[:MOST_LISTED], 1)
     ]
-    note = "`/sessions NUMBER` goes on with one." if stored else "None is stored yet, besides this one."
+    note = "`/sessions NUMBER` continues one." if stored else "No others are stored yet."
     _list(app, count(len(stored), "other conversation"), rows, note)
 
 
@@ -183,7 +183,7 @@ BUILT_INS: dict[str, BuiltIn] = {
     "reload-ext": BuiltIn("restart extensions and plugins", _reload),
     "model": BuiltIn("show or change the model", _model, takes_more=True),
     "new": BuiltIn("begin another conversation", _new),
-    "sessions": BuiltIn("list conversations, or go on with one", _sessions, takes_more=True),
+    "sessions": BuiltIn("list conversations, or continue one", _sessions, takes_more=True),
     "export": BuiltIn("write this conversation as Markdown", _export, takes_more=True),
     "policy": BuiltIn("list the policies that apply here", _policy),
     "audit": BuiltIn("list the latest calls", _audit),

@@ -1,4 +1,4 @@
-"""What the screen does with each event of a conversation.
+"""Update the screen for each event of a conversation.
 
 Events are told apart by their tag: their classes are heavier to import than the first frame may wait for.
 """

@@ -1,4 +1,4 @@
-"""What the chat's commands and events use of the screen."""
+"""The part of the screen that the chat's commands and events use."""
 
 from typing import TYPE_CHECKING, Protocol
 

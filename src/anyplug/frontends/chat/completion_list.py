@@ -1,4 +1,4 @@
-"""The list above the composer: slash commands or files that fit what is typed. It never takes the focus."""
+"""The list above the composer: slash commands or files that match the typed text. It never takes the focus."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Loads what is heavy after the first frame, and keeps one conversation open after the other until the person leaves.
+"""Load heavy modules after the first frame, and open one conversation after another until the person leaves.
 
 A conversation lives in one task of the application's loop, so that it is opened and closed where it began.
 """
@@ -94,7 +94,7 @@ class ConversationLife:
         self.conversation = conversation
         receiver.replay(conversation.so_far())
         if self._opening:
-            self._app.fault_line(self._opening, "the conversation goes on without it")
+            self._app.fault_line(self._opening, "the conversation continues without it")
             self._opening = ""
         stop = conversation.listen(receiver.hear)
         ends, lost = (asyncio.ensure_future(waiting) for waiting in (self._ends.wait(), conversation.lost()))

@@ -1,4 +1,4 @@
-"""A message in the person's own editor."""
+"""Edit a message in the person's own editor."""
 
 import os
 import shlex

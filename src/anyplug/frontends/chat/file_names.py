@@ -1,4 +1,4 @@
-"""The project's files for `@file` completion: a bounded look, without hidden and ignored folders."""
+"""Find the project's files for `@file` completion, up to a limit, without hidden and ignored folders."""
 
 import os
 import stat

@@ -154,7 +154,7 @@ class HostWorkspace:
             if talk is None:
                 from anyplug.model.errors import Unavailable  # only if the daemon has just ended
 
-                raise Unavailable("the daemon has ended", "Ctrl+R begins again without it")
+                raise Unavailable("the daemon has ended", "Ctrl+R tries again without it")
             self._talk = talk
             yield talk
 

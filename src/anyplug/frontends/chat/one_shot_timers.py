@@ -1,7 +1,7 @@
 """Timers that run exactly once, also on a busy machine.
 
-Textual leaves out what a timer is late for. For one that runs once that is all of it: if the interpreter was held up
-while it computed when to wait, it never runs. Textual itself waits so before it takes a new size of the terminal.
+Textual skips the runs for which a timer is late. A timer that runs once then never runs at all, if the interpreter was
+held up while Textual computed the wait. Textual uses such a timer itself before it applies a new terminal size.
 """
 
 from typing import TYPE_CHECKING

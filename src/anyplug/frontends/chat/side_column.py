@@ -1,4 +1,4 @@
-"""The column at the right of wide terminals: what runs now, what waits, the plugins and the conversation."""
+"""The side column of wide terminals: running and waiting calls, the plugins, and the conversation."""
 
 import time
 from typing import TYPE_CHECKING

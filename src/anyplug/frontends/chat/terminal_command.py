@@ -1,4 +1,4 @@
-"""A command of anyplug in the person's own terminal, while the chat's screen is away."""
+"""Run an anyplug command in the terminal while the chat's screen is hidden."""
 
 import contextlib
 import signal
@@ -12,6 +12,6 @@ def run(command: Sequence[str]) -> None:
     try:
         subprocess.run(command, check=False)
         with contextlib.suppress(EOFError):
-            input("\nEnter goes back to the chat. ")
+            input("\nPress Enter to return to the chat. ")
     finally:
         signal.signal(signal.SIGINT, before)

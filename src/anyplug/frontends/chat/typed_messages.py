@@ -1,4 +1,4 @@
-"""What the person types: completed, looked up among earlier messages, then sent or run as a command."""
+"""Handle what the person types: complete it, find earlier messages, send it or run it as a command."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ class Typing(Face, Protocol):
 
 
 class TypedMessages:
-    """The way of a text from the composer to the conversation."""
+    """Passes typed text from the composer to the conversation."""
 
     def __init__(self, app: Typing) -> None:
         self.history = PromptHistory()
@@ -51,7 +51,7 @@ class TypedMessages:
             text = self.examples[int(text.strip()) - 1]
         if app.conversation is None:
             app.composer.give_back(text)
-            app.say("not ready yet; your text stays")
+            app.say("not ready yet; your text is kept")
             return
         self.history.add(text)
         if text.startswith("/") and not text.startswith("//"):
@@ -105,7 +105,9 @@ class TypedMessages:
         text = app.composer.text
         if _is_command_name(text):
             rows = self._suggestions(text)
-            app.completions.show(rows, "" if rows else "no such command; // begins a message with a slash")
+            app.completions.show(
+                rows, "" if rows else "no such command; to send a message that begins with a slash, type //"
+            )
         elif (word := app.composer.word).startswith("@"):
             self._complete_file(word)
         else:

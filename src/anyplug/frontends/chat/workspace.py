@@ -1,4 +1,4 @@
-"""What the chat needs besides one conversation: open another, list what is installed, stored and recorded.
+"""What the chat needs besides one conversation: opening others, and lists of plugins, conversations and records.
 
 The chat knows only this protocol; `host_workspace` has it for a host in this process.
 """

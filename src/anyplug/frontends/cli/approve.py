@@ -135,7 +135,7 @@ def _approve_all(session: Session) -> int:
     if given.json:
         session.print_json(shapes)
     elif not shapes:
-        render.out("No plugin waits for an approval.")
+        render.out("No plugin is waiting for approval.")
     else:
         done = sum(shape["state"] == "approved" for shape in shapes)
         render.out(f"{done} of {render.count(len(shapes), 'plugin')} approved")

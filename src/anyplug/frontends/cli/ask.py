@@ -34,11 +34,11 @@ def _ask(parser: Parser) -> Command:
     add_model(parser)
     parser.add_argument("--yes", action="store_true", help="allow tier 2 plugins to run without asking")
     parser.add_argument(
-        "--resume", default="", metavar="ID", help="go on with a stored conversation; `last` is the last"
+        "--resume", default="", metavar="ID", help="continue a stored conversation; `last` is the latest"
     )
     parser.epilog = (
         "The exit code is 0 if the turn ended well. With --json, every event is one line of JSON.\n"
-        "Without a key of a provider, the model is demo, which needs neither a key nor a network."
+        "Without a provider's key, the model is demo, which needs neither a key nor a network."
     )
     return ask
 
@@ -89,7 +89,7 @@ def ask(session: Session) -> int:
 
 
 def need(library: str) -> None:
-    """See to it that a library of the chat is installed; raises NotInstalled."""
+    """Check that a library of the chat is installed; raises NotInstalled."""
     if find_spec(library) is None:
         raise NotInstalled("the chat is not installed: it needs another library", INSTALL)
 

@@ -43,9 +43,19 @@ def _audit(parser: Parser) -> Command:
         nargs="?",
         choices=ACTIONS,
         metavar="ACTION",
-        help="summary: count records; export: print all as lines; prune: remove old ones; verify: as --verify",
+        help="summary: count records; export: print all as lines; prune: remove old ones; verify: same as --verify",
     )
     parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
+    _filters(parser)
+    parser.add_argument("--fleet", dest="of_fleet", action="store_true", help="the records of all hosts of the fleet")
+    parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+    _action_options(parser)
+    add_connection(parser, " of --fleet")
+    return audit
+
+
+def _filters(parser: Parser) -> None:
+    """Declare the options that choose records."""
     parser.add_argument(
         "--kind",
         default="",
@@ -81,8 +91,10 @@ def _audit(parser: Parser) -> Command:
     parser.add_argument(
         "--project", default="", metavar="FOLDER", help="only calls made in this folder or below (. is this one)"
     )
-    parser.add_argument("--fleet", dest="of_fleet", action="store_true", help="the records of all hosts of the fleet")
-    parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
+
+
+def _action_options(parser: Parser) -> None:
+    """Declare the options of single actions."""
     parser.rest.add_argument(
         "--format",
         choices=("jsonl", "csv"),
@@ -102,8 +114,6 @@ def _audit(parser: Parser) -> Command:
     )
     parser.rest.add_argument("--head", action="store_true", help="print the chain's sealed head, to save it elsewhere")
     parser.rest.add_argument("--reseal", action="store_true", help="accept the chain as it is, after you examined it")
-    add_connection(parser, " of --fleet")
-    return audit
 
 
 COMMANDS = {"audit": _audit}

@@ -26,13 +26,13 @@ def _chat(parser: Parser) -> Command:
     )
     parser.add_argument("--base-url", default="", metavar="URL", help="use an OpenAI-compatible server, such as Ollama")
     parser.add_argument(
-        "--resume", default="", metavar="ID", help="go on with a stored conversation; `last` is the last"
+        "--resume", default="", metavar="ID", help="continue a stored conversation; `last` is the latest"
     )
     parser.add_argument(
         "--theme", default="", choices=("", *THEMES), metavar="THEME", help=f"{', '.join(THEMES)}; Ctrl+T changes it"
     )
     parser.epilog = (
-        "Without a key of a provider, the model is demo, which needs neither a key nor a network.\n"
+        "Without a provider's key, the model is demo, which needs neither a key nor a network.\n"
         "F1 lists keys and commands. The terminal's own colours: --theme ansi-dark or ansi-light."
     )
     return chat

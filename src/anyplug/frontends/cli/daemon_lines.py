@@ -1,4 +1,4 @@
-"""The daemon's lines as a command reads them: one by one, and while a person is asked also as they come."""
+"""Read the daemon's lines: one by one, or as they arrive while a person is being asked."""
 
 import socket
 from collections import deque

@@ -29,7 +29,7 @@ def doctor(session: Session) -> int:
 
     from anyplug.manage.machine_report import examine  # for the same reason
 
-    with session.progress("trying to get out of the sandbox, in every way that is known"):
+    with session.progress("trying all known ways to escape the sandbox"):
         report = anyio.run(examine, session.catalog, entries)
     if session.options.json:
         session.print_json(msgspec.to_builtins(report))

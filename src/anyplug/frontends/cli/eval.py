@@ -197,7 +197,7 @@ def _eval(parser: Parser) -> Command:
         metavar="AGENT",
         help=f"the agent whose event it is: {', '.join(HARNESSES)}",
     )
-    parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
+    parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in this folder or next to it")
     parser.add_argument(
         "--global-config", default="", metavar="DIR", help="use the policies in this folder for all projects"
     )

@@ -50,9 +50,9 @@ def add_connection(parser: Parser, of: str = "") -> None:
     """Add the options that say how to reach a fleet, where only one option uses it: `of` that one."""
     group = parser.add_argument_group(f"connection{of} (default: [fleet] of settings.toml)")
     group.add_argument("--nats", action="append", metavar="URL", help="a server of the cluster; may be repeated")
-    group.add_argument("--credentials", metavar="FILE", help="who we are: a file from `anyplug fleet config`")
-    group.add_argument("--ca", metavar="FILE", help="the certificate authority of the servers, if it is a private one")
-    group.add_argument("--prefix", metavar="WORD", help="what all subjects begin with, if fleets share servers")
+    group.add_argument("--credentials", metavar="FILE", help="this member's credentials, from `anyplug fleet config`")
+    group.add_argument("--ca", metavar="FILE", help="the servers' certificate authority, if it is private")
+    group.add_argument("--prefix", metavar="WORD", help="the prefix of all subjects, if fleets share servers")
 
 
 def connection(session: Session) -> FleetSettings:
@@ -93,7 +93,7 @@ def _fleet(parser: Parser) -> Command:
             help=f"with config: name of a new {role}; may be repeated" + ALSO.get(role, ""),
         )
     parser.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="with init: copies of what is stored; 3 in a cluster"
+        "--replicas", type=int, default=1, metavar="N", help="with init: copies of each store; 3 in a cluster"
     )
     return run
 
@@ -284,7 +284,7 @@ def _revoke(session: Session) -> int:
     if session.options.json:
         session.print_json({"revoked": count})
     else:
-        render.out(f"{name} is not approved any more" if count else f"{name} was not approved")
+        render.out(f"{name} is no longer approved" if count else f"{name} was not approved")
     return 0
 
 
@@ -297,7 +297,7 @@ def _withdraw(session: Session) -> int:
     if session.options.json:
         session.print_json({"withdrawn": member.name, "key": member.key})
     else:
-        render.out(f"{member.role} '{member.name}' is no member any more")
+        render.out(f"{member.role} '{member.name}' is no longer a member")
         session.note("also remove its key from the server's configuration, and reload that")
     return 0
 

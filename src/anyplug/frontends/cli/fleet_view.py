@@ -1,4 +1,4 @@
-"""A fleet as `fleet status` and the demo print it."""
+"""Print a fleet, for `fleet status` and the demo."""
 
 from typing import TYPE_CHECKING
 

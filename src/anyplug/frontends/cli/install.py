@@ -32,14 +32,14 @@ def _install(parser: Parser) -> Command:
         nargs="*",
         metavar="SOURCE",
         help="a folder, an archive, owner/repo, an address, a command such as `npx -y @scope/server`, or - for a"
-        " configuration on stdin; then names of its plugins; nothing: list what agents asked for",
+        " configuration on stdin; then names of its plugins; without one, list what agents asked for",
     )
     parser.add_argument("--ref", default="", metavar="R", help="a branch, tag or commit")
     parser.add_argument("--subdir", default="", metavar="D", help="the plugin's folder inside the source")
     parser.add_argument("--all", action="store_true", help="install all plugins of the source")
     parser.foreign_at = install_sources.foreign_at
-    parser.rest.add_argument("--name", default="", metavar="NAME", help="what to call a pasted server")
-    parser.rest.add_argument("--decline", action="store_true", help="do not install it, and forget that an agent asked")
+    parser.rest.add_argument("--name", default="", metavar="NAME", help="a name for a pasted server")
+    parser.rest.add_argument("--decline", action="store_true", help="do not install it, and delete the agents' request")
     approve.add_approval_options(parser)
     return install
 

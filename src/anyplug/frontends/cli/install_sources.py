@@ -1,4 +1,4 @@
-"""What a person typed or pasted after `install`: a source and names of its plugins, a command, a configuration."""
+"""Parse the arguments of `install`: a source with names of its plugins, a command, or a pasted configuration."""
 
 import os
 import shlex

@@ -28,7 +28,7 @@ def _learn(parser: Parser) -> Command:
     add_call(parser)
     parser.add_argument("--yes", action="store_true", help="run it without asking")
     parser.add_argument(
-        "--open", action="store_true", help="allow it everything that permissions can allow, for this one call"
+        "--open", action="store_true", help="for this call, allow everything that permissions can allow"
     )
     return learn
 

@@ -1,4 +1,4 @@
-"""What models read of tools, for the person who decides about them: names, descriptions, and texts in schemas.
+"""Show a person the text that models read about tools: names, descriptions, and texts in schemas.
 
 Before an approval it is shown up to a limit, with one line that tells how much is hidden and which command shows it.
 """

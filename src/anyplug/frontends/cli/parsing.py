@@ -210,7 +210,7 @@ def program_parser(*, json: bool = False) -> Parser:
     )
     parser.add_argument("--no-discover", action="store_true", help="use only plugins given with --plugin")
     parser.add_argument(
-        "--fleet", action="store_true", help="also use the tools of the fleet in [fleet] of the settings"
+        "--fleet", action="store_true", help="also use the tools of the fleet that [fleet] in the settings names"
     )
     parser.add_argument("--quiet", action="store_true", help="print only errors to stderr, no notes or warnings")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")

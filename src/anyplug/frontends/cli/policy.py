@@ -43,7 +43,7 @@ def _policy(parser: Parser) -> Command:
         help=f"the agent whose policies to use: {', '.join(HARNESSES)} (default: all that have policies; "
         "with init: the one that is connected, else opencode)",
     )
-    parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in or beside this folder")
+    parser.add_argument("--policy-dir", default="", metavar="DIR", help="use the .cupcake in this folder or next to it")
     parser.add_argument(
         "--global-config", default="", metavar="DIR", help="use the policies in this folder for all projects"
     )

@@ -1,4 +1,4 @@
-"""`results`: what was too long for a model, whole."""
+"""`results`: print results that were too long for a model."""
 
 import time
 

@@ -41,7 +41,9 @@ def _serve(parser: Parser) -> Command:
         help=f"exit after SECONDS without clients (default: {LINGER_S:.0f} with --detach, else never)",
     )
     parser.add_argument("--systemd", action="store_true", help="print a hardened systemd unit that runs this")
-    parser.rest.add_argument("--user", default="", metavar="USER", help="with --systemd: a unit of the system, as USER")
+    parser.rest.add_argument(
+        "--user", default="", metavar="USER", help="with --systemd: a system unit that runs as USER"
+    )
     web = parser.add_argument_group("over HTTP")
     web.add_argument(
         "--http", metavar="HOST:PORT", help="serve tools at /mcp and /mcp/PROFILE to clients that have the token"

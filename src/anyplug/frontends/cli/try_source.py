@@ -20,7 +20,7 @@ def _try(parser: Parser) -> Command:
     parser.add_argument(
         "source", metavar="SOURCE", help="what `install` takes; a command in quotes: 'npx -y @scope/server'"
     )
-    parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool's name; none: list its tools")
+    parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool's name; without one, list its tools")
     parser.add_argument("words", nargs="*", default=[], metavar="KEY=VALUE", help="the tool's arguments")
     call.add_json_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="run it without asking")

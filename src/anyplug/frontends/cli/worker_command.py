@@ -22,7 +22,7 @@ def _worker(parser: Parser) -> Command:
     )
     parser.add_argument("--pull", action="store_true", help="fetch the plugins that the fleet's admin published")
     parser.add_argument("--places", type=int, default=0, metavar="N", help="calls at once (default: 4 per processor)")
-    parser.epilog = "SIGTERM drains it: it takes no more calls, and ends when the running ones have."
+    parser.epilog = "On SIGTERM it accepts no more calls, and exits when the running ones have ended."
     return work
 
 

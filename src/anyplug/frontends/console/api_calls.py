@@ -8,7 +8,7 @@ import msgspec
 
 from anyplug.call.chains import ChainOutcome
 from anyplug.frontends import json_output
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console import record_shapes
 from anyplug.frontends.console.api_errors import Busy, Conflict, NothingHere
 from anyplug.frontends.console.api_request import ApiRequest
@@ -41,7 +41,7 @@ class CallBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to call a tool with. `id` names the call in events and for its cancellation."""
 
     arguments: dict[str, Any] = {}
-    id: shapes.ClientId = ""
+    id: types.ClientId = ""
     wait: bool = True
 
 
@@ -55,7 +55,7 @@ class ChainBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The steps of a chain."""
 
     steps: list[dict[str, Any]]
-    id: shapes.ClientId = ""
+    id: types.ClientId = ""
 
 
 class _Running:
@@ -169,7 +169,7 @@ async def cancel_call(request: ApiRequest) -> dict[str, bool]:
         scope.cancel()
         return {"cancelled": True}
     if call in live.calls:
-        raise Conflict("this call was begun elsewhere", "cancel it where it was begun")
+        raise Conflict("this call was started elsewhere", "cancel it where it was started")
     raise NothingHere(f"no running call has the id '{name}'", "list the calls that run with `GET /api/v1/calls`")
 
 
@@ -214,7 +214,7 @@ ENDPOINTS = [
         runs_tools=True,
         handle=call_tool,
         body=CallBody,
-        answer=shapes.Called,
+        answer=types.Called,
     ),
     Endpoint(
         method="POST",
@@ -224,7 +224,7 @@ ENDPOINTS = [
         about="Show what a call would do, without running it",
         handle=preview,
         body=PreviewBody,
-        answer=shapes.DryRun,
+        answer=types.DryRun,
     ),
     Endpoint(
         method="GET",
@@ -233,7 +233,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List the calls that run now",
         handle=list_calls,
-        answer=shapes.RunningCalls,
+        answer=types.RunningCalls,
     ),
     Endpoint(
         method="DELETE",
@@ -242,7 +242,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="Cancel a call by its id",
         handle=cancel_call,
-        answer=shapes.Cancelled,
+        answer=types.Cancelled,
         status=202,
     ),
     Endpoint(
@@ -254,7 +254,7 @@ ENDPOINTS = [
         runs_tools=True,
         handle=run_chain,
         body=ChainBody,
-        answer=shapes.ChainRun,
+        answer=types.ChainRun,
     ),
     Endpoint(
         method="GET",
@@ -263,7 +263,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List jobs",
         handle=list_jobs,
-        answer=shapes.Jobs,
+        answer=types.Jobs,
     ),
     Endpoint(
         method="DELETE",
@@ -272,6 +272,6 @@ ENDPOINTS = [
         for_tokens=True,
         about="Cancel a job",
         handle=cancel_job,
-        answer=shapes.Cancelled,
+        answer=types.Cancelled,
     ),
 ]

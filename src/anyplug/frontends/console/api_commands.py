@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_errors import NothingHere
-from anyplug.frontends.console.api_plugin_shapes import Commands
+from anyplug.frontends.console.api_plugin_types import Commands
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.endpoints import PAGING, Endpoint
 from anyplug.frontends.console.plugin_shapes import plugin_id
@@ -97,7 +97,7 @@ ENDPOINTS = [
         about="Run a slash command",
         handle=run_command,
         body=CommandBody,
-        answer=shapes.CommandRun,
+        answer=types.CommandRun,
     ),
     Endpoint(
         method="GET",
@@ -105,7 +105,7 @@ ENDPOINTS = [
         name="listPanels",
         about="List the open panels",
         handle=list_panels,
-        answer=shapes.Panels,
+        answer=types.Panels,
     ),
     Endpoint(
         method="POST",

@@ -9,7 +9,7 @@ import msgspec
 from anyplug.agent.conversation_store import ConversationStore
 from anyplug.agent.example_requests import example_requests
 from anyplug.call.consent import Answer
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_events import stream
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.api_trust import NoBody
@@ -152,7 +152,7 @@ def _events(one: OpenConversation, last: str) -> AsyncIterator[bytes]:
 
 def _on_one(method: str, name: str, about: str, handle: Any, path: str = "", **more: Any) -> Endpoint:
     whole = f"/conversations/{{conversation}}{path}"
-    more = {"answer": shapes.Nothing, **more}
+    more = {"answer": types.Nothing, **more}
     return Endpoint(method=method, path=whole, name=name, about=about, handle=handle, **more)
 
 
@@ -163,7 +163,7 @@ ENDPOINTS = [
         name="listConversations",
         about="List conversations of this project",
         handle=list_conversations,
-        answer=shapes.Conversations,
+        answer=types.Conversations,
         queries=PAGING,
     ),
     Endpoint(
@@ -173,9 +173,9 @@ ENDPOINTS = [
         about="Open a conversation, new or stored",
         handle=open_one,
         body=OpenBody,
-        answer=shapes.ConversationId,
+        answer=types.ConversationId,
     ),
-    _on_one("GET", "showConversation", "Show an open conversation", show_one, answer=shapes.ConversationShape),
+    _on_one("GET", "showConversation", "Show an open conversation", show_one, answer=types.ConversationShape),
     _on_one("DELETE", "closeConversation", "Close a conversation", close_one, kind="nothing", status=204),
     _on_one("POST", "sendMessage", "Send a message", send_message, "/messages", body=MessageBody, status=202),
     _on_one("POST", "cancelTurn", "Cancel the running turn", cancel_turn, "/cancel", body=NoBody),
@@ -186,7 +186,7 @@ ENDPOINTS = [
         take_back,
         "/take-back",
         body=NoBody,
-        answer=shapes.TakenBack,
+        answer=types.TakenBack,
     ),
     _on_one(
         "POST",
@@ -203,7 +203,7 @@ ENDPOINTS = [
         "List the slash commands of a conversation",
         list_commands,
         "/commands",
-        answer=shapes.Choices,
+        answer=types.Choices,
     ),
     _on_one(
         "GET",

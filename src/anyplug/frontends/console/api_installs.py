@@ -9,7 +9,7 @@ import anyio.to_thread
 import msgspec
 
 from anyplug.catalog.catalog import Catalog
-from anyplug.frontends.console import api_plugin_shapes as shapes
+from anyplug.frontends.console import api_plugin_types as types
 from anyplug.frontends.console.api_errors import Conflict, NothingHere
 from anyplug.frontends.console.api_plugins import config_keys, entry_of
 from anyplug.frontends.console.api_request import ApiRequest
@@ -290,7 +290,7 @@ ENDPOINTS = [
         about="Install a plugin from a folder, a git address, or a zip archive in the body",
         handle=begin_install,
         body=InstallBody,
-        answer=shapes.Install,
+        answer=types.Install,
         status=202,
         queries=(Query("subdir", "the plugin's folder in a zip archive"),),
         upload=ZIP,
@@ -301,7 +301,7 @@ ENDPOINTS = [
         name="listInstallRequests",
         about="List the plugins that agents asked for",
         handle=list_requests,
-        answer=shapes.InstallRequests,
+        answer=types.InstallRequests,
     ),
     Endpoint(
         method="POST",
@@ -310,7 +310,7 @@ ENDPOINTS = [
         about="Forget that an agent asked for a plugin",
         handle=decline,
         body=DeclineBody,
-        answer=shapes.Declined,
+        answer=types.Declined,
     ),
     Endpoint(
         method="GET",
@@ -318,7 +318,7 @@ ENDPOINTS = [
         name="showInstall",
         about="Show how far an installation is",
         handle=show_install,
-        answer=shapes.Install,
+        answer=types.Install,
     ),
     Endpoint(
         method="POST",
@@ -327,7 +327,7 @@ ENDPOINTS = [
         about="Put the newest version of a plugin in place",
         handle=update,
         body=NoBody,
-        answer=shapes.Updated,
+        answer=types.Updated,
     ),
     Endpoint(
         method="GET",
@@ -335,7 +335,7 @@ ENDPOINTS = [
         name="showRemoval",
         about="Show what a removal would delete",
         handle=show_removal,
-        answer=shapes.Removal,
+        answer=types.Removal,
         queries=(Query("purge", "also delete its data and secrets", "boolean"),),
     ),
     Endpoint(
@@ -344,7 +344,7 @@ ENDPOINTS = [
         name="removePlugin",
         about="Remove a plugin",
         handle=remove,
-        answer=shapes.Removed,
+        answer=types.Removed,
         queries=(
             Query("purge", "also delete its data and secrets", "boolean"),
             Query("path", "the plugin's folder, as a confirmation, if anyplug did not install it"),
@@ -356,7 +356,7 @@ ENDPOINTS = [
         name="showConfig",
         about="Show a plugin's configuration, without secrets",
         handle=show_config,
-        answer=shapes.Config,
+        answer=types.Config,
     ),
     Endpoint(
         method="PUT",
@@ -365,6 +365,6 @@ ENDPOINTS = [
         about="Change a plugin's configuration",
         handle=put_config,
         body=ConfigBody,
-        answer=shapes.Config,
+        answer=types.Config,
     ),
 ]

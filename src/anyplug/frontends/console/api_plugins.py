@@ -14,7 +14,7 @@ from anyplug.catalog import seen_permissions
 from anyplug.catalog.seen_permissions import Seen
 from anyplug.catalog.snapshot import Entry
 from anyplug.frontends import json_output
-from anyplug.frontends.console import api_plugin_shapes as shapes
+from anyplug.frontends.console import api_plugin_types as types
 from anyplug.frontends.console import approval_texts
 from anyplug.frontends.console.api_events import BEAT_S
 from anyplug.frontends.console.api_request import ApiRequest
@@ -248,7 +248,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List plugins and their states",
         handle=list_plugins,
-        answer=shapes.Plugins,
+        answer=types.Plugins,
         queries=(
             Query("state", "only plugins in this state"),
             Query("format", "only plugins of this format"),
@@ -263,7 +263,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="Show everything about a plugin",
         handle=show_plugin,
-        answer=shapes.PluginDetail,
+        answer=types.PluginDetail,
     ),
     Endpoint(
         method="GET",
@@ -271,7 +271,7 @@ ENDPOINTS = [
         name="showLog",
         about="Show the end of a plugin's log",
         handle=show_log,
-        answer=shapes.Log,
+        answer=types.Log,
         queries=(Query("tail", "how many lines (at most 5000)", "integer"),),
     ),
     Endpoint(

@@ -7,7 +7,7 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.endpoints import Endpoint
 from anyplug.home import untrusted_files
@@ -148,7 +148,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List the policies that apply here, with what is wrong with them",
         handle=list_policies,
-        answer=shapes.Policies,
+        answer=types.Policies,
     ),
     Endpoint(
         method="POST",
@@ -158,7 +158,7 @@ ENDPOINTS = [
         about="Decide about an event, and explain the decision",
         handle=try_event,
         body=TryBody,
-        answer=shapes.Tried,
+        answer=types.Tried,
     ),
     Endpoint(
         method="POST",
@@ -167,6 +167,6 @@ ENDPOINTS = [
         about="Decide about recorded events with a candidate",
         handle=replay,
         body=ReplayBody,
-        answer=shapes.ReplayedShape,
+        answer=types.ReplayedShape,
     ),
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from anyplug.call.consent import Answer
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.endpoints import Endpoint
 from anyplug.frontends.console.question_shapes import answered_shape, question_shape
@@ -36,7 +36,7 @@ ENDPOINTS = [
         name="listQuestions",
         about="List the calls that wait for a person's answer",
         handle=list_questions,
-        answer=shapes.Questions,
+        answer=types.Questions,
     ),
     Endpoint(
         method="POST",
@@ -45,6 +45,6 @@ ENDPOINTS = [
         about="Answer a question; the first answer counts",
         handle=answer,
         body=Word,
-        answer=shapes.Answered,
+        answer=types.Answered,
     ),
 ]

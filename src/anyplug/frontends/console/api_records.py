@@ -6,7 +6,7 @@ import anyio.to_thread
 
 from anyplug.audit import record_pages, record_stats
 from anyplug.audit.record_search import Wanted
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console import record_shapes
 from anyplug.frontends.console.api_errors import NothingHere
 from anyplug.frontends.console.api_request import ApiRequest
@@ -87,7 +87,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List recorded calls, the newest first",
         handle=list_records,
-        answer=shapes.Records,
+        answer=types.Records,
         queries=(
             *FILTERS,
             Query("kind", "`call` for calls, `trust` for decisions about plugins"),
@@ -107,7 +107,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="Show one record by its number, or by the id of its call",
         handle=show_record,
-        answer=shapes.Record,
+        answer=types.Record,
     ),
     Endpoint(
         method="GET",

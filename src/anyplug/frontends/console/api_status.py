@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from anyplug import __version__
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.console_app import Answer
 from anyplug.frontends.console.endpoints import Endpoint
@@ -61,7 +61,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="Show the daemon's status",
         handle=show_status,
-        answer=shapes.Status,
+        answer=types.Status,
     ),
     Endpoint(
         method="GET",
@@ -69,7 +69,7 @@ ENDPOINTS = [
         name="showHealth",
         about="Check that the server answers",
         handle=show_health,
-        answer=shapes.Health,
+        answer=types.Health,
         is_open=True,
         needs_host=False,
     ),

@@ -6,7 +6,7 @@ import anyio.to_thread
 
 from anyplug.catalog.snapshot import Entry
 from anyplug.formats import registry
-from anyplug.frontends.console import api_plugin_shapes as shapes
+from anyplug.frontends.console import api_plugin_types as types
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.endpoints import PAGING, Endpoint, Query
 from anyplug.frontends.console.plugin_shapes import find_plugin, tool_shape
@@ -60,7 +60,7 @@ ENDPOINTS = [
         for_tokens=True,
         about="List or search tools",
         handle=list_tools,
-        answer=shapes.Tools,
+        answer=types.Tools,
         queries=(
             Query("q", "words to search for; a name finds that tool first"),
             Query("plugin", "only tools of this plugin, by name or id"),
@@ -77,6 +77,6 @@ ENDPOINTS = [
         for_tokens=True,
         about="Describe one tool",
         handle=describe_tool,
-        answer=shapes.ToolDetail,
+        answer=types.ToolDetail,
     ),
 ]

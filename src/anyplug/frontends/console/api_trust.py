@@ -7,7 +7,7 @@ import msgspec
 
 from anyplug.catalog.snapshot import Entry
 from anyplug.formats import registry
-from anyplug.frontends.console import api_plugin_shapes as shapes
+from anyplug.frontends.console import api_plugin_types as types
 from anyplug.frontends.console.api_errors import Conflict
 from anyplug.frontends.console.api_plugins import entry_of
 from anyplug.frontends.console.api_request import ApiRequest
@@ -186,7 +186,7 @@ async def reload_all(request: ApiRequest) -> dict[str, Any]:
 
 def _decision(name: str, about: str, handle: Any, method: str = "POST", body: Any = NoBody, **more: Any) -> Endpoint:
     path = f"/plugins/{{plugin}}/{name}"
-    answer = more.pop("answer", shapes.Decided)
+    answer = more.pop("answer", types.Decided)
     operation = more.pop("operation", f"{name}Plugin")
     return Endpoint(
         method=method,
@@ -201,7 +201,7 @@ def _decision(name: str, about: str, handle: Any, method: str = "POST", body: An
 
 
 ENDPOINTS = [
-    _decision("approve", "Approve a plugin as the person saw it", approve, body=ApproveBody, answer=shapes.Approved),
+    _decision("approve", "Approve a plugin as the person saw it", approve, body=ApproveBody, answer=types.Approved),
     _decision("deny", "Deny a plugin", deny),
     _decision("revoke", "Withdraw an approval or a denial", revoke),
     _decision("enable", "Turn a plugin on", enable),
@@ -212,7 +212,7 @@ ENDPOINTS = [
         put_grants,
         method="PUT",
         body=GrantsBody,
-        answer=shapes.Granted,
+        answer=types.Granted,
         operation="putGrants",
     ),
     Endpoint(
@@ -231,7 +231,7 @@ ENDPOINTS = [
         about="Read a plugin again, and restart it",
         handle=reload_plugin,
         body=NoBody,
-        answer=shapes.Decided,
+        answer=types.Decided,
     ),
     Endpoint(
         method="POST",
@@ -241,6 +241,6 @@ ENDPOINTS = [
         about="Read everything again, and say what changed",
         handle=reload_all,
         body=NoBody,
-        answer=shapes.Reloaded,
+        answer=types.Reloaded,
     ),
 ]

@@ -1,4 +1,4 @@
-"""The newest events of a project, so that a page which was away for a moment misses none.
+"""The newest events of a project, so that a page that reconnects misses none.
 
 Readers read from the ring at their own pace: nobody has a queue that could grow. One that falls behind, or comes back
 with an id that is too old, is told to start over.

@@ -1,4 +1,4 @@
-"""What happens in one project, as events for pages: calls, questions, notes, panels, changes of what can be called."""
+"""Turn what happens in one project into events for pages: calls, questions, notes, panels, new snapshots."""
 
 import time
 from collections.abc import Callable, Iterator

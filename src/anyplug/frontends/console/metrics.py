@@ -60,7 +60,7 @@ def _of_fleet(fleet: FleetView | None) -> list[str]:
         *_metric(
             "anyplug_fleet_running",
             "gauge",
-            "Calls that a worker runs now, as it last said.",
+            "Calls that a worker is running, as last reported.",
             [(labels, one.running) for labels, one in workers],
         ),
         *_metric(
@@ -72,7 +72,7 @@ def _of_fleet(fleet: FleetView | None) -> list[str]:
         *_metric(
             "anyplug_fleet_behind",
             "gauge",
-            "Whether a worker misses a decision of the admin.",
+            "Whether a worker lacks one of the admin's decisions.",
             [(labels, one.lag) for labels, one in workers],
         ),
     ]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from anyplug import __version__
-from anyplug.frontends.console import api_shapes as shapes
+from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.browser_sessions import PAGE_HEADER
 from anyplug.frontends.console.endpoints import ROOT, Endpoint, Table
@@ -43,8 +43,8 @@ PERSON: Final[list[dict[str, list[str]]]] = [{"cookie": [], "page": []}]
 
 def document(table: Table) -> dict[str, Any]:
     """Return the document."""
-    types = [kind for one in table.all for kind in (one.body, one.answer) if kind is not None]
-    unique = list(dict.fromkeys([*types, shapes.Error]))
+    kinds = [kind for one in table.all for kind in (one.body, one.answer) if kind is not None]
+    unique = list(dict.fromkeys([*kinds, types.Error]))
     schemas, components = msgspec.json.schema_components(unique, ref_template=TEMPLATE)
     by_type = dict(zip(unique, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -100,7 +100,7 @@ def _responses(endpoint: Endpoint, by_type: dict[Any, Any]) -> dict[str, Any]:
         if endpoint.kind == "json" and endpoint.answer is None:
             schema = {"type": "object"}
         answer["content"] = {CONTENT[endpoint.kind]: {"schema": schema}}
-    error = {"description": "What went wrong", "content": {"application/json": {"schema": by_type[shapes.Error]}}}
+    error = {"description": "What went wrong", "content": {"application/json": {"schema": by_type[types.Error]}}}
     return {str(endpoint.status): answer, "default": error}
 
 

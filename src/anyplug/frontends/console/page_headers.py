@@ -1,4 +1,4 @@
-"""What browsers are told about everything that the console serves: nothing may run that is not ours."""
+"""Security headers for everything that the console serves: only the console's own code may run."""
 
 from typing import Final
 

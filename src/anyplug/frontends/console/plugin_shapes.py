@@ -29,7 +29,7 @@ _COMMAND = re.compile(rf"`anyplug[ ]({'|'.join(CURES)}) ([^`]+)`")
 
 
 class Cure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hint tells to do, where the API can do it."""
+    """The action of a hint that the API can carry out."""
 
     action: str
     label: str

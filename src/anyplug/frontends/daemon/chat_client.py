@@ -1,4 +1,4 @@
-"""The daemon's side of one chat: a conversation on the project's host, for one client."""
+"""The daemon's side of one chat: a conversation on the project's host."""
 
 import asyncio
 import contextlib

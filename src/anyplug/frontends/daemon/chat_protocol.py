@@ -1,4 +1,4 @@
-"""What a client of kind "chat" and the daemon say to each other: one JSON object per line, both ways.
+"""The protocol between a client of kind "chat" and the daemon: one JSON object per line, both ways.
 
 The daemon's first lines after the greeting are the events of what is shown so far, then {"ready": true}; from then on
 each event is a line with its `type`. A client's line names what to `do`; those with an `id` are answered by {"id",
@@ -110,7 +110,7 @@ def read_line(line: bytes) -> ClientLine:
     try:
         read: ClientLine = _LINE.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "the chat and the daemon are different versions; run `anyplug stop`, then try again"
+        hint = "the chat and the daemon have different versions; run `anyplug stop`, then try again"
         raise BadFrame(f"the daemon does not understand the chat: {error}", hint) from error
     return read
 

@@ -195,7 +195,7 @@ def _read(line: bytes, decoder: "msgspec.json.Decoder[Any]") -> Any:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        hint = "the client and the daemon are different versions; run `anyplug stop`, then try again"
+        hint = "the client and the daemon have different versions; run `anyplug stop`, then try again"
         raise BadFrame(f"the daemon does not understand this request: {error}", hint) from error
 
 

@@ -13,7 +13,7 @@ from anyplug.home.settings import HttpSettings
 
 BURST_S = 2.0  # seconds' worth of requests allowed at once after a pause: agents work in bursts
 CLIENTS_IN_STEP = 4  # clients that may use their full rate at the same time before all are slowed down
-REMEMBERED = 1024  # clients whose rate is tracked; each takes some 300 bytes
+REMEMBERED = 1024  # clients whose rate is tracked; each takes about 300 bytes
 WAIT_S = 1.0  # suggested wait for a free slot: unknown, but calls take about that long
 TOO_MANY, BUSY = 429, 503  # whose fault it is: this client's, or the total load's
 

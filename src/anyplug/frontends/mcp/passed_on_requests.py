@@ -1,4 +1,4 @@
-"""What plugins ask while their tools run, passed on to the client that called: to its user, and to its model.
+"""Pass on plugins' questions while their tools run, to the user or the model of the client that called.
 
 The plugin is named in every question. Imports the SDK.
 """

@@ -132,7 +132,7 @@ class Tasks:
         for job in self._desk.host.jobs():
             if job.id == name and job.tool in self._tools():
                 return job
-        raise MCPError(types.INVALID_PARAMS, "there is no such task; tasks/list has those that there are")
+        raise MCPError(types.INVALID_PARAMS, "there is no such task; tasks/list lists all tasks")
 
     def _tools(self) -> frozenset[str]:
         return frozenset(tool.name for tool, _ in self._desk.view.tools(self._desk.host.snapshot))

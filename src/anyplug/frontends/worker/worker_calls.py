@@ -195,7 +195,7 @@ class WorkerCalls:
         if self.is_draining:
             return refused("draining", "it is being drained")
         if not trust.is_confirmed:
-            return refused("unconfirmed", "it cannot confirm what is approved, because it is cut off")
+            return refused("unconfirmed", "it cannot confirm what is approved, because it is disconnected")
         approval = trust.approval(approval_key(run.digest, run.definition))
         if approval is None or approval.name != run.plugin or set(approval.granted) != set(run.granted):
             return refused("not_approved", f"'{run.plugin}' is not approved for the fleet with these grants")

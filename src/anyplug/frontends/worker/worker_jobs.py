@@ -104,7 +104,7 @@ class WorkerJobs:
                     [message] = await subscription.fetch(1, timeout=FETCH_S)
                     await self._take(message)
         except (Error, OSError) as error:
-            self._host.log(f"no jobs are taken for the moment: {error}")
+            self._host.log(f"no jobs are accepted at the moment: {error}")
         finally:
             self._taking.discard(queue)
             with anyio.CancelScope(shield=True), suppress(Exception):  # the connection may be gone

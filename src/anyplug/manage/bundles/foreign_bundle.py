@@ -1,4 +1,4 @@
-"""What a plugin of another agent comes to: servers, texts, and what is not taken. Writes it as one of our MCP plugins.
+"""A plugin of another agent, converted: its servers, its texts, and a list of unused parts. Writes it as an MCP plugin.
 
 NAME/mcp.json        its servers, and one for its texts, if it has any
 NAME/texts.py        that server; NAME/texts.json tells it which file is what

@@ -1,4 +1,4 @@
-"""Start our server as another program will, and ask what it offers: three lines of MCP over pipes."""
+"""Test the server: start it as another program would, and list its tools over MCP."""
 
 import json
 import os

@@ -178,7 +178,7 @@ def _entries(said: dict[str, Any], event: str) -> list[Any]:
 
 
 def _is_ours(entry: Any, name: str) -> bool:
-    """Whether an entry has nothing but a hook of ours."""
+    """Return whether an entry has nothing but a hook of ours."""
     hooks = entry.get("hooks") if isinstance(entry, dict) else None
     return isinstance(hooks, list) and len(hooks) == 1 and _runs_us(hooks[0], name)
 

@@ -58,7 +58,7 @@ def started(step: Step) -> list[str]:
 
 
 def _found_by_fd(words: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether `fd` looks for something that has one of some names."""
+    """Return whether `fd` looks for something that has one of some names."""
     ends = next((at for at, word in enumerate(words) if word in {"-x", "-X", "--exec", "--exec-batch"}), len(words))
     endings = [words[at + 1] for at, word in enumerate(words[: ends - 1]) if word in {"-e", "--extension"}]
     named = [word for word in words[1:ends] if not word.startswith("-") and word not in endings]

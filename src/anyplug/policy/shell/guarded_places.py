@@ -26,23 +26,23 @@ class Guarded:
     has_known_contents = False  # whether files are found by `grep -l` only if they have now what it looks for
 
     def covers(self, path: str) -> bool:
-        """Whether a path, which may have globs in it, is guarded."""
+        """Return whether a path, which may have globs in it, is guarded."""
         raise NotImplementedError
 
     def is_written(self, path: str) -> bool:
-        """Whether a path must not be written to."""
+        """Return whether a path must not be written to."""
         return self.covers(path)
 
     def is_replaced(self, path: str) -> bool:
-        """Whether a path must not be unpacked or patched."""
+        """Return whether a path must not be unpacked or patched."""
         return self.covers(path)
 
     def is_free(self, _path: str, _place: str) -> bool:
-        """Whether a path in a guarded place may be changed nevertheless."""
+        """Return whether a path in a guarded place may be changed nevertheless."""
         return False
 
     def is_named(self, word: str) -> bool:
-        """Whether a word of a command mentions something guarded."""
+        """Return whether a word of a command mentions something guarded."""
         raise NotImplementedError
 
     def mentions(self, text: str) -> Iterator[str]:
@@ -52,20 +52,20 @@ class Guarded:
     def may_hold(
         self, given: str, path: str, place: str, *, removes: bool = False, has_moved: bool = False, has_dots: bool
     ) -> bool:
-        """Whether a word that is not fully known may stand for a place, and something in it says so."""
+        """Return whether a word that is not fully known may stand for a place, and something in it says so."""
         raise NotImplementedError
 
     def may_come(self, _place: str, _guarded: str) -> bool:
-        """Whether what is copied to a place from an unknown source may bring what is guarded below it."""
+        """Return whether what is copied to a place from an unknown source may bring what is guarded below it."""
         return False
 
     def is_spared(self, excluded: Sequence[str], folder: str) -> bool:
-        """Whether everything that `git clean` would remove in a folder is excluded."""
+        """Return whether everything that `git clean` would remove in a folder is excluded."""
         inner = [os.path.relpath(place, folder).split(os.sep) for place in self.held if is_within(place, folder)]
         return all(not set(excluded).isdisjoint(parts) for parts in inner)
 
     def is_argument(self, _tool: str, _key: str, _text: str) -> bool:
-        """Whether a text that a tool is given under a key may name a file that it changes."""
+        """Return whether a text that a tool is given under a key may name a file that it changes."""
         return True
 
     def ignores(self, _step: Step) -> bool:
@@ -73,7 +73,7 @@ class Guarded:
         return False
 
     def only_reads(self, _step: Step) -> bool | None:
-        """Whether a command only reads; None if that is to be told as of any other."""
+        """Return whether a command only reads; None if that is to be told as of any other."""
         return None
 
     def also_changed(self, _line: Line, _folder: str) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _fits(part: str, name: str, *, has_dots: bool = False) -> bool:
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """Whether a path, which may have globs in it, can lie in a folder."""
+    """Return whether a path, which may have globs in it, can lie in a folder."""
     if is_within(path, folder):
         return True
     if not any(char in path for char in syntax.GLOBS):
@@ -154,7 +154,7 @@ def is_named(name: str, pattern: str, option: str) -> bool:
 
 
 def is_found(guarded: Guarded, patterns: Sequence[str], folder: str) -> bool:
-    """Whether a file that is guarded below a folder has a pattern in it."""
+    """Return whether a file that is guarded below a folder has a pattern in it."""
     for path in itertools.islice(_files_in(guarded, folder), MOST_FILES):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -167,7 +167,7 @@ def is_found(guarded: Guarded, patterns: Sequence[str], folder: str) -> bool:
 
 
 def _is_in(pattern: str, text: str) -> bool:
-    """Whether a pattern is in a text; one that only a backtracking search understands counts as found."""
+    """Return whether a pattern is in a text; one that only a backtracking search understands counts as found."""
     try:
         return foreign_patterns.is_found(pattern, text)
     except foreign_patterns.BadPattern:

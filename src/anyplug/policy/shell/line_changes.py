@@ -281,7 +281,7 @@ def _inner(step: Step) -> Iterator[Step]:
 
 
 def _packs_away(step: Step) -> bool:
-    """Whether a command removes the files that it packs or squeezes."""
+    """Return whether a command removes the files that it packs or squeezes."""
     program = step.program if step.program in PACKERS else ""
     moves = bool(program) and any(map(PACKERS[program].match, step.words[1:]))
     squeezes = step.program in SQUEEZERS and any(re.match(r"-[a-z]*r|--rec", word) for word in step.words[1:])

@@ -37,7 +37,7 @@ _AWK_CHANGING: Final = late(r"[>|@]|system|^-[ifodp]|^--")
 
 
 def only_reads(step: Step, guarded: Guarded) -> bool:
-    """Whether a command leaves all that is guarded as it is, whatever it names."""
+    """Return whether a command leaves all that is guarded as it is, whatever it names."""
     words, name = step.words, step.name
     if any(guarded.covers(path) for path in step.writes):
         return False
@@ -61,7 +61,7 @@ def only_reads(step: Step, guarded: Guarded) -> bool:
 
 
 def _is_reading_sed(words: Sequence[str]) -> bool:
-    """Whether `sed` only prints: its scripts can write files and run things, unless they are known not to."""
+    """Return whether `sed` only prints: its scripts can write files and run things, unless they are known not to."""
     found = sed_scripts.scripts(words)
     read = [None] if not found else [sed_scripts.actions(script) for script in found]
     return all(one is not None and all(action.kind == "r" for action in one) for one in read)

@@ -78,7 +78,7 @@ def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[s
 
 
 def is_language(name: str) -> bool:
-    """Whether a program reads texts in another language."""
+    """Return whether a program reads texts in another language."""
     return name in LANGUAGES or name in AWKS or bool(PYTHON.fullmatch(name))
 
 

@@ -64,7 +64,7 @@ def targets(words: Sequence[str], folder: str, line: str = "", others: Sequence[
 
 
 def extracts(words: Sequence[str]) -> bool:
-    """Whether a command unpacks an archive, and does not only list it."""
+    """Return whether a command unpacks an archive, and does not only list it."""
     return bool(words) and _extracts(_name(words[0]), list(words[1:]))
 
 

@@ -29,7 +29,7 @@ def _unescape(text: str) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the parts that are there. Raises BuiltinError."""
+    """Return the parts that it has. Raises BuiltinError."""
     try:
         return _parse(text)
     except BuiltinError as error:

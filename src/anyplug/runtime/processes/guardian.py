@@ -119,7 +119,7 @@ def main() -> None:
     above, name = os.path.split(scratch)
     if host_died and scratch and os.path.isdir(above):
         for left in os.listdir(above):
-            if left.startswith(name):  # one that had to be made again has a longer name
+            if left.startswith(name):  # one that had to be recreated has a longer name
                 remove(os.path.join(above, left))
 
 

@@ -28,7 +28,7 @@ DRAIN_LIMIT = 16  # chunks read after the exit, in case a grandchild keeps writi
 async def run(program: Program, spawn: Spawn, waiting: Waiting | None = None) -> Finished:
     """Run a program on pipes.
 
-    `waiting` is its interpreter, started ahead; if that ends before the program began, another is started as always.
+    `waiting` is its interpreter, started ahead; if that ends before the program began, another is started.
     Raises only if the caller is cancelled; the program is gone by then.
     """
     if waiting is not None and await waiting.settled():

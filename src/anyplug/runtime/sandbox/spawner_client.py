@@ -123,7 +123,7 @@ class ConfinedSpawn:
         owner: str = "NAME",
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start the spawner and wait for its report. Blocks for some 10 ms, the first for 25: call it in a thread.
+        """Start the spawner and wait for its report. Blocks for about 10 ms, the first for 25: call it in a thread.
 
         A recorder receives what the programs do, and is closed with this. `owner` is the plugin; `tell` is called, in
         another thread, with each host that they were refused.

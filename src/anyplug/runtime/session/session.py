@@ -38,7 +38,7 @@ DEAF_S = 1.0  # how long a peer may run after closing its stdin or stdout
 STOP_S = 2.0  # how long a peer may take to exit when asked
 TERM_S = 1.0  # and after SIGTERM
 KILL_S = 5.0  # and after SIGKILL, in uninterruptible sleep
-# Sleeping until an answer comes takes some 50 µs, with cold caches afterwards: without sleeping, a call takes two
+# Sleeping until an answer comes takes about 50 µs, with cold caches afterwards: without sleeping, a call takes two
 # thirds of the time, and no more CPU. `python -m bench sessions` measures it in the row "call of an extension".
 QUICK_S = 0.0002
 # Chunks read after the end: what a pipe holds in any case, and more for so long, in case a grandchild keeps writing.

@@ -1,6 +1,6 @@
 """Find out which interpreter a program is run by, and whether it can be started ahead: by its first line alone.
 
-Only what is known for certain is started ahead. Everything else runs as always, and people are shown the reason. Knows
+Only what is known for certain is started ahead. Everything else starts cold, and people are shown the reason. Knows
 nothing about plugins.
 """
 

@@ -1,8 +1,8 @@
 """How many interpreters wait, and for what: as many as recent calls make likely, within a budget for the whole host.
 
 A line is one program as it would be started now: its command, environment, working folder, and the sandbox. If any of
-that is different at a call, what waits is ended, and the call starts cold. Nothing is kept for a program that was not
-called recently. Knows programs, not plugins; `group` is whatever ends together.
+that is different at a call, the waiting process is ended, and the call starts cold. Nothing is kept for a program that
+was not called recently. Knows programs, not plugins; `group` is whatever ends together.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class _Line:
-    """One program, and what waits for its calls."""
+    """One program, and the processes that wait for its calls."""
 
     def __init__(self, pattern: Program, source: Source) -> None:
         self.pattern, self.source = pattern, source
@@ -138,7 +138,7 @@ class Pool:
     def begin(
         self, key: Hashable, program: Program, spawn: Spawn, make_source: Callable[[], Source], *, is_off: bool = False
     ) -> Kept | None:
-        """Report a call; return what waits for it, if anything does. `end` must follow.
+        """Report a call; return a process that waits for it, if there is one. `end` must follow.
 
         `make_source` is called when something has changed since the last call.
         """
@@ -173,7 +173,7 @@ class Pool:
             await self._close(kept)
 
     def keep_only(self, is_wanted: Callable[[str], bool]) -> None:
-        """End what waits in other groups than these."""
+        """End the processes that wait in all other groups."""
         self._drop(lambda line: not is_wanted(line.source.group))
 
     async def close(self) -> None:

@@ -39,7 +39,7 @@ LIMITS = tuple(f"/proc/sys/user/max_{kind}_namespaces" for kind in ("user", "mnt
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether an error says that this machine does not let us do something, rather than that it went wrong."""
+    """Return whether an error says that this machine does not let us do something, rather than that it went wrong."""
     return error.errno in REFUSALS or (error.errno in NO_MORE and any(map(_is_zero, LIMITS)))
 
 

@@ -1,6 +1,6 @@
 """The gate: Python imports this while it starts, and waits here for the call, before it opens the script.
 
-The host starts the script as always, with this folder first in PYTHONPATH. The interpreter writes to stdout that it is
+The host starts the script as usual, with this folder first in PYTHONPATH. The interpreter writes to stdout that it is
 waiting, and how much memory it uses. Then it reads one message from stdin, byte for byte, so that what follows is the
 script's own. An end of file means that nobody will call, and it exits. What was changed is undone before the script
 runs.

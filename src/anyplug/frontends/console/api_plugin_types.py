@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from anyplug.catalog.seen_permissions import Use
-from anyplug.frontends.console.api_shapes import Page, Schema
+from anyplug.frontends.console.api_types import Page, Schema
 from anyplug.frontends.console.plugin_shapes import Cure
 from anyplug.model.types import Failure
 
