@@ -37,13 +37,23 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadshe
 MB = 1_000_000  # bytes
 
 
+class _Actions(tuple[str, ...]):
+    """The actions; the number of a record stands for showing it."""
+
+    __slots__ = ()
+
+    def __contains__(self, given: object) -> bool:
+        return super().__contains__(given) or str(given).removeprefix("#").isdecimal()
+
+
 def _audit(parser: Parser) -> Command:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=ACTIONS,
-        metavar="ACTION",
-        help="summary: count records; export: print all as lines; prune: remove old ones; verify: as --verify",
+        choices=_Actions(ACTIONS),
+        metavar="ACTION|NUMBER",
+        help="a record's number: show it whole; summary: count records; export: print all as lines; prune: remove old "
+        "ones; verify: as --verify",
     )
     parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
     parser.add_argument(
@@ -133,6 +143,8 @@ def audit(session: Session) -> int:
         return _verify(session, trail, _kept(options.against))
     if options.action == "prune":
         return _prune(session, trail)
+    if options.action is not None and options.action not in ACTIONS:
+        return _show_one(session, trail, int(options.action.removeprefix("#")))
     wanted = _wanted(session)
     found = (item for item in trail.newest_first() if wanted.includes(item.record))
     if options.action == "summary":
@@ -186,6 +198,37 @@ def _show(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int:
             f"{render.count(left, 'older record')} not shown; `-n {left + len(records)}` shows all, "
             "`anyplug audit summary` counts them"
         )
+    return 0
+
+
+def _show_one(session: Session, trail: Audit, number: int) -> int:
+    item = trail.one(number)
+    if session.options.json:
+        session.print_json(audit_shape(item))
+        return 0
+    record, held_by = item.record, item.record.held_by
+    made_by = f"{record.attachment}, {record.agent}" if record.agent else record.attachment
+    plugin = f"{record.plugin}, {record.format}" if record.format else record.plugin
+    decided = f"{record.verdict} by {record.by}" if record.verdict and record.by else record.verdict or record.by
+    render.fields([
+        ("record", str(number)),
+        ("when", _time(record.at)),
+        ("decision" if record.kind == TRUST else "tool", shown_tool(record)),
+        ("outcome", record.outcome),
+        ("took", "" if record.kind == TRUST else f"{record.duration_ms:.0f} ms"),
+        ("plugin", plugin),
+        ("folder", record.folder),
+        ("code", record.digest),
+        ("caller", made_by),
+        ("called by", " > ".join(record.callers)),
+        ("project", record.project),
+        ("decided", f"{decided}: {record.reason}" if record.reason else decided),
+        ("notes", record.notes),
+        ("confined", "" if held_by is None else ", ".join(held_by.layers) or "no"),
+        ("arguments", record.arguments and f"SHA-256 {record.arguments}"),
+        ("output", record.output and f"SHA-256 {record.output}"),
+        ("worker", record.worker),
+    ])  # fmt: skip
     return 0
 
 
