@@ -247,7 +247,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def _silent(self) -> tuple[str, str]:
         """Name the plugins whose tools are unknown, and what to do."""
         silent = [entry for entry in self.entries if _is_silent(entry)]
-        named = [entry for entry in silent if entry.plugin.explicit]
+        named = [
+            entry for entry in self.entries if entry.plugin.explicit and (entry.state == "broken" or _is_silent(entry))
+        ]
         if len(named) == 1:  # most likely the one that was meant
             reason, cure = _why_unusable(named[0])
             return reason, named[0].reached(cure)

@@ -137,24 +137,26 @@ def _files(plugin: Plugin) -> Iterator[tuple[str, str]]:
             if (seen := seen + 1) > MOST_SEEN:
                 return
             path = os.path.join(inside, name)
-            language = LANGUAGES.get(os.path.splitext(name)[1]) or _by_first_line(path)
-            has_lint = plugin.format and not plugin.is_broken and registry.BY_NAME[plugin.format].LINT
-            is_parsed = language == "Python" and has_lint
-            if language and not is_parsed:  # by the format's own lint
-                yield os.path.relpath(path, plugin.path), language
+            interpreters = _first_line(path)
+            language = LANGUAGES.get(os.path.splitext(name)[1]) or next(
+                (INTERPRETERS[word] for word in interpreters if word in INTERPRETERS), ""
+            )
+            relative = os.path.relpath(path, plugin.path)
+            is_said = any(problem.message.startswith((f"{relative}:", f"{relative},")) for problem in plugin.problems)
+            if language and not is_said and "python2" not in interpreters:
+                yield relative, language
 
 
-def _by_first_line(path: str) -> str:
-    """Return a script's language by the program that its first line names."""
+def _first_line(path: str) -> list[str]:
+    """Return the programs that a script's first line names."""
     try:
         head = untrusted_files.head(path, HEAD)
     except OSError:
-        return ""
+        return []
     if not head.startswith(b"#!"):
-        return ""
+        return []
     words = head[2:].partition(b"\n")[0].decode(errors="replace").split()
-    names = [os.path.basename(word) for word in words if not word.startswith("-")]
-    return next((INTERPRETERS[name] for name in names[:2] if name in INTERPRETERS), "")
+    return [os.path.basename(word) for word in words if not word.startswith("-")][:2]
 
 
 def _column(at: re.Match[str]) -> str:
