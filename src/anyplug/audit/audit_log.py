@@ -118,7 +118,9 @@ class RecordNotFound(AnyplugError):
     code = "not_found"
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"no record has the number {number}", "`anyplug audit` shows the last records and their numbers")
+        super().__init__(
+            f"no record has the number {number}", "`anyplug audit` shows the last records and their numbers"
+        )
 
 
 class Broken(msgspec.Struct, frozen=True):

@@ -56,6 +56,8 @@ MOST_SEEN = 10_000  # files of a plugin, scripts or not
 TIMEOUT_S = 10.0
 MOST_OUTPUT = 20_000  # bytes; the line with the error is shown whole, and may be long
 LONGEST = 200  # characters of an error
+CURE = "fix it there"
+IN_COMMONJS = re.compile("Unexpected token 'export'|Cannot use import statement outside")  # words of Node
 _PATTERNS = {  # the line and the error
     "TypeScript": (re.compile(r":(\d+)\n(?:(?:.*\n)*?( *)\^)?"), re.compile(r"^(SyntaxError: .*)$", re.MULTILINE)),
     "JavaScript": (re.compile(r":(\d+)\n(?:.*\n( *)\^)?"), re.compile(r"^(SyntaxError: .*)$", re.MULTILINE)),
@@ -173,9 +175,10 @@ def _fault(name: str, language: str, said: str) -> Problem | None:
     if wrong is None:
         return None
     line = f", line {at[1]}{_column(at)}" if at is not None else ""
+    is_module = language == "JavaScript" and IN_COMMONJS.search(wrong[1]) is not None
     return Problem(
         "syntax_error",
         f"{for_people(name, LONGEST)}{line} is not valid {language}: {for_people(wrong[1], LONGEST)}",
-        "fix it there",
+        "it is read as CommonJS, which has module.exports and require(), not export and import" if is_module else CURE,
         "error",
     )

@@ -418,6 +418,12 @@ def test_check_parses_the_scripts_of_every_format_and_runs_none():
     found = {one["message"].partition(",")[0]: one["message"] for one in done.json["problems"]}
     assert (done.code, set(found)) == (1, set(languages))
     assert all(f"is not valid {languages[name]}" in message for name, message in found.items())
+    plugin_folders.write(f"{folder}/module.cjs", "import fs from 'node:fs';\n")
+    said = {
+        one["message"].partition(",")[0]: one["hint"]
+        for one in command_line.run("check", folder, "--json").json["problems"]
+    }
+    assert not find_node() or "it is read as CommonJS" in said["module.cjs"]
     has_column = [name for name, language in languages.items() if language == "Python"]
     assert all(re.search(r", line \d+, column \d+ is not valid", found[name]) for name in has_column), found
     plugin_folders.write(f"{folder}/plugin.json", '{\n "name": "hello",\n "tools" []}')

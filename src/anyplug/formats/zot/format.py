@@ -306,9 +306,7 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         report.warn(f"it contains {holds} and no program", hint, manifest.NOTHING_TO_RUN)
         return None
     if not given:
-        report.needs_text(
-            raw, "exec", "manifest: exec is required", 'add "exec" with the path of the program', where
-        )
+        report.needs_text(raw, "exec", "manifest: exec is required", 'add "exec" with the path of the program', where)
         return None
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
         report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')
