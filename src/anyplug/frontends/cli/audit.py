@@ -18,7 +18,7 @@ from anyplug.audit.record_search import NOBODY, Wanted, caller, shown_tool
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.fleet_command import add_connection
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.frontends.json_output import audit_shape
 from anyplug.model.errors import CODES, FAILED, UsageError
 from anyplug.model.untrusted_text import escaped_json, for_people
@@ -55,7 +55,9 @@ def _audit(parser: Parser) -> Command:
         help="a record's number: show it whole; summary: count records; export: print all as lines; prune: remove old "
         "ones; verify: as --verify",
     )
-    parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
+    parser.add_argument(
+        "-n", type=whole("a number of records"), metavar="N", help=f"the last N records (default: {SHOWN} in a table)"
+    )
     parser.add_argument(
         "--kind",
         default="",
@@ -104,7 +106,10 @@ def _audit(parser: Parser) -> Command:
         "--before", type=_moment, default=0.0, metavar="WHEN", help="with prune: remove older ones"
     )
     parser.rest.add_argument(
-        "--keep-mb", type=_number, metavar="N", help="with prune: keep only the newest N megabytes"
+        "--keep-mb",
+        type=whole("a number of megabytes"),
+        metavar="N",
+        help="with prune: keep only the newest N megabytes",
     )
     parser.rest.add_argument("--yes", action="store_true", help="with prune: do not ask")
     parser.rest.add_argument(
@@ -348,13 +353,6 @@ def _remarks(record: Record) -> list[str]:
         *([f"because: {record.reason}"] if record.verdict in {"denied", "asked", "modified"} else []),
         *record.notes,
     ]
-
-
-def _number(given: str) -> int:
-    """Parse a number of records."""
-    if not given.isdecimal() or not int(given):
-        raise argparse.ArgumentTypeError(f"'{given}' is not a number of records (1 or more)")
-    return int(given)
 
 
 def _moment(given: str) -> float:
