@@ -21,7 +21,11 @@ def _logs(parser: Parser) -> Command:
         "-f", "--follow", action="store_true", help="print new lines as they are written, until interrupted"
     )
     parser.add_argument(
-        "-n", type=whole("a number of lines", 0), default=SHOWN, metavar="N", help=f"the last N lines (default: {SHOWN})"
+        "-n",
+        type=whole("a number of lines", 0),
+        default=SHOWN,
+        metavar="N",
+        help=f"the last N lines (default: {SHOWN})",
     )
     return show_logs
 
