@@ -277,7 +277,7 @@ async def test_what_is_no_message_is_refused_and_does_not_pass_for_one_without_c
                 await ours.answer_chat(completion)
             with pytest.raises(TypeError, match="a response of the Responses API is needed, not ChatCompletion"):
                 await ours.answer_response(completion)
-            with pytest.raises(TypeError, match="what messages.create returned.* is needed, not NoneType"):
+            with pytest.raises(TypeError, match=r"what messages.create returned.* is needed, not NoneType"):
                 await theirs.answer(None)
 
 

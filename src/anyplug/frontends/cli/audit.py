@@ -331,7 +331,9 @@ def _prune(session: Session, trail: Audit) -> int:
         )
     if not options.yes:
         if not terminal.can_ask():
-            refuse("no record was removed: this is not a terminal", "--yes removes them without asking")
+            refuse(
+                "no record was removed: this is not a terminal", f"{session.again('--yes')} removes them without asking"
+            )
         if not session.confirm("Remove old records for good? `anyplug audit export` saves them first."):
             refuse("no record was removed", "nothing was changed")
     removed = trail.remove_old(before=options.before, largest=(options.keep_mb or 0) * MB, by="person")

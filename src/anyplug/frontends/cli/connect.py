@@ -285,7 +285,7 @@ def _agree(session: Session, question: str, otherwise: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse(f"{otherwise}: this is not a terminal", "--yes does it without asking, --print only shows it")
+        refuse(f"{otherwise}: this is not a terminal", f"{session.again('--yes')} does it without asking")
     if not session.confirm(question):
         refuse(otherwise, "nothing was changed")
 

@@ -379,7 +379,10 @@ def remove(session: Session) -> int:
                 )
     if not options.yes:
         if not terminal.can_ask():
-            refuse(f"'{plugin.name}' was not removed: this is not a terminal", "--yes removes it without asking")
+            refuse(
+                f"'{plugin.name}' was not removed: this is not a terminal",
+                f"{session.again('--yes')} removes it without asking",
+            )
         if not session.confirm("Remove it?"):
             refuse(f"'{plugin.name}' was not removed", "nothing was changed")
     installer.remove(plugin, purge=options.purge)

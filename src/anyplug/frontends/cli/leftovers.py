@@ -79,7 +79,7 @@ def _ask(session: Session, what: str, question: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse("nothing was changed: this is not a terminal", "--yes continues without asking")
+        refuse("nothing was changed: this is not a terminal", f"{session.again('--yes')} continues without asking")
     if not session.confirm(question):
         refuse("nothing was changed", "`anyplug leftovers` lists them")
 
