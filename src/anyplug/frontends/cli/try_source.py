@@ -54,7 +54,7 @@ def _run(session: Session, folder: str) -> int:
     session.use_only(folder)
     entry = session.plugin(folder)
     if not options.json:
-        approve.present(session, entry, entry.plugin.permissions, shows_instructions=True, is_kept=False)
+        approve.present(session, entry, entry.plugin.permissions, shows_instructions=True, tried_from=options.source)
     if not options.yes:
         if not terminal.can_ask():
             again = session.again("--yes")
