@@ -42,6 +42,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_a_usage_error():
     [
         (["lst"], "there is no command 'lst'; did you mean 'list'?", "anyplug list --help: List plugins"),
         (["xyzzy"], "there is no command 'xyzzy'\n", "anyplug --help"),
+        (["version"], "there is no command 'version'", "anyplug --version prints the version"),
         (["--bogus", "list"], "unrecognized arguments: --bogus", "anyplug --help"),
         (["list", "--bogus"], "unrecognized arguments: --bogus", "anyplug list --help"),
         (["list", "extra"], "unrecognized arguments: extra", "anyplug list --help"),

@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "anyplug install owner/repo",
         ),
         "update": ("install", "Update an installed plugin from its source", "anyplug update word-count"),
-        "outdated": ("install", "List plugins of which there is a newer version", "anyplug outdated"),
+        "outdated": ("install", "List plugins that have a newer version", "anyplug outdated"),
         "try": ("try_source", "Run a plugin's tool once, and keep nothing", "anyplug try owner/repo hello name=Ada"),
         "search": ("search", "Search plugins in the catalogues that you configured", "anyplug search calendar"),
         "remove": ("install", "Remove a plugin", "anyplug remove word-count"),

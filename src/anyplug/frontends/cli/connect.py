@@ -89,6 +89,10 @@ def connect(session: Session) -> int:
     if options.client is None:
         return _list(session)
     client = _client(options.client)
+    if options.profile and not (options.remove or options.print or options.no_test):
+        from anyplug.catalog.profiles import View  # only needed for profiles
+
+        View(find_home(options.home), options.profile)  # raises ConfigError before anything is written
     server = client_entry.server_name(options.profile)
     if options.print:
         return _print(session, client, server)

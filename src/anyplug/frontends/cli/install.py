@@ -210,7 +210,7 @@ def update(session: Session) -> int:
 
 
 def outdated(session: Session, *, is_preview: bool = False) -> int:
-    """List the plugins of which there is a newer version. `is_preview`: as `update` would update them."""
+    """List the plugins that have a newer version. `is_preview`: as `update` would update them."""
     installer = Installer(session.catalog)
     shapes: list[dict[str, Any]] = []
     for entry in _installed(session, installer):

@@ -182,6 +182,8 @@ def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
         parser.error(message, f"leave out zot's `ext`: `anyplug {meant}`")
     if name.startswith("/"):
         parser.error(message, f"`anyplug run {name}` runs a slash command")
+    if name == "version":
+        parser.error(message, "`anyplug --version` prints the version")
     from anyplug.frontends.cli.suggestions import suggestion  # only needed after a typo
 
     if meant := suggestion(name):
