@@ -606,6 +606,11 @@ def test_a_hint_that_cannot_be_said_is_refused_at_once_with_the_cure(parameters:
         ("@ext.tool(name='my tool')\ndef f(): pass", 'ValueError: "my tool" is no name'),
         ("@ext.command('my cmd')\ndef f(): pass", 'ValueError: "my cmd" is no name'),
         ("ext.command(lambda: 1)", 'ValueError: "<lambda>" is no name'),
+        (
+            "@ext.tool('steep', 'Steep a tea.')\ndef f(): pass",
+            'TypeError: to name a tool, write @ext.tool(name="steep", description="Steep a tea.")',
+        ),
+        ("ext.tool(print, {'type': 'object'})", "TypeError: a tool takes one function; write all else by name"),
         ("ext.on('turn_end')(7)", "TypeError: 7 is no function"),
         ("ext.on_start(7)", "TypeError: 7 is no function"),
         ("ext.intercept_tool_call(7)", "TypeError: 7 is no function"),

@@ -54,6 +54,7 @@ EXPECTED: dict[str, bad_habits.Expected] = {
     "exports-nothing": (NEVER_UP, "", "index.js exports no register function"),
     "exports-null": (NEVER_UP, "", "index.js exports no register function"),
     "syntax-error": (NEVER_UP, "", r"cannot be loaded: Unexpected token '<' \(index.js:2\) \(fix index.js\)"),
+    "exports-in-commonjs": (NEVER_UP, "", r"\(fix index.js: CommonJS has module.exports.register ="),
     "throws-while-loading": (NEVER_UP, "", r"cannot be loaded: not today"),
     "throws-null-while-loading": (NEVER_UP, "", r"cannot be loaded: null"),
     "exits-while-loading": (NEVER_UP, "", "ended while it was loaded: it exited with 3: no licence"),

@@ -267,6 +267,20 @@ async def test_refusals_many_tools_and_deferred_ones(tmp_path, options):
         assert (await tools.call("call_tool", {})).is_error
 
 
+async def test_what_is_no_message_is_refused_and_does_not_pass_for_one_without_calls():
+    with model_server(say("done")) as served:
+        async with Host(roots=[]) as host, openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
+            completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "go"}])
+            ours, theirs = for_openai.HostTools(host), for_anthropic.HostTools(host)
+            assert await ours.answer_chat(completion.choices[0].message) == []
+            with pytest.raises(TypeError, match=r"a message \(completion.choices\[0\].message\) is needed, not ChatC"):
+                await ours.answer_chat(completion)
+            with pytest.raises(TypeError, match="a response of the Responses API is needed, not ChatCompletion"):
+                await ours.answer_response(completion)
+            with pytest.raises(TypeError, match=r"what messages.create returned.* is needed, not NoneType"):
+                await theirs.answer(None)
+
+
 @pytest.mark.parametrize(
     ("adapter", "package", "line"),
     [

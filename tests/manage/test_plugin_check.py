@@ -291,6 +291,46 @@ def test_a_required_key_that_is_misspelt_is_said_once_with_the_key(root, field, 
     assert problem[2] == f'rename "{key.lower()}" to "{field}"'
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"author": ..., "autor": "me"}, ("warning", "'autor' in plugin.json is unknown", 'did you mean "author"?')),
+        ({"entrypoint": ..., "entryPoint": "run"}, ("error", "", 'rename "entryPoint" to "entrypoint"')),
+        ({"permissions": ..., "permission": []}, ("error", "", 'rename "permission" to "permissions"')),
+        ({"tools": ..., "tool": []}, ("error", "plugin.json declares no tools", 'rename "tool" to "tools"')),
+        (
+            {"tools": [{"name": "a_b", "description": "Does it.", "inputSchema": NOTHING}]},
+            ("error", "Tool 'a_b' has an empty input_schema", 'rename "inputSchema" to "input_schema"'),
+        ),
+        (
+            {"tools": [{"nmae": "a_b", "desciption": "Does it.", "input_schema": NOTHING}]},
+            ("error", "", 'rename "nmae" to "name"; rename "desciption" to "description"'),
+        ),
+        (
+            {"tools": [{"name": "a_b", "description": "x", "input_schema": NOTHING, "entry_point": "run"}]},
+            ("warning", "'entry_point' in the tool 'a_b' is unknown", 'did you mean "entrypoint"?'),
+        ),
+    ],
+)
+def test_a_misspelt_key_of_a_cyclop_one_manifest_is_said_once(root, change, said):
+    ((level, message, hint),) = told(plugin_folders.cyclop(root, **change))
+    assert (level, hint) == (said[0], said[2])
+    assert message.startswith(said[1])
+
+
+def test_a_misspelt_key_of_a_bundle_or_of_its_tool_is_said_once(root):
+    assert told(plugin_folders.stavrobot(root, "one", instuctions="Sign in.")) == [
+        ("warning", "'instuctions' in manifest.json is unknown", 'did you mean "instructions"?')
+    ]
+    assert told(plugin_folders.stavrobot(root, "two", tool={"asnyc": True})) == [
+        ("warning", "'asnyc' in act/manifest.json is unknown", 'did you mean "async"?')
+    ]
+    bundle = plugin_folders.stavrobot(root, "three", tools={"act": "", "other": ""})
+    about = {"name": "act", "description": "Does it.", "entryPoint": "run", "parameters": {}}
+    plugin_folders.write(f"{bundle}/act/manifest.json", json.dumps(about))
+    assert told(bundle)[0][2] == 'rename "entryPoint" to "entrypoint"'
+
+
 def test_a_program_that_args_names_and_that_is_not_there_is_named(root):
     ((level, message, hint),) = told(extension(root, exec="python3", args=["-u", "mian.py"]))
     assert (level, message) == ("warning", "'args' names mian.py, which does not exist")

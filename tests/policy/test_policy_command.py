@@ -204,6 +204,15 @@ def test_explain_says_when_a_change_of_calls_is_not_accepted_yet():
     assert "in force now: deny: " in done.err
 
 
+def test_explain_says_for_whom_it_decided_where_several_agents_have_policies():
+    command_line.ok("policy", "init", "--harness", "opencode")
+    assert "decided as an event of" not in command_line.ok("policy", "explain", EVENT).err
+    command_line.ok("policy", "init", "--harness", "anyplug")
+    said = "decided as an event of opencode; `--harness anyplug` uses the policies of anyplug\n"
+    assert said in command_line.ok("policy", "explain", EVENT).err
+    assert "decided as an event of" not in command_line.ok("policy", "explain", EVENT, "--harness", "opencode").err
+
+
 def test_explain_shows_which_rules_held_and_who_was_not_asked():
     project(
         {

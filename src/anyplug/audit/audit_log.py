@@ -23,7 +23,7 @@ from anyplug.home import journal
 from anyplug.home.database import BUSY_S, Store
 from anyplug.home.journal import Journal
 from anyplug.model import json_values
-from anyplug.model.errors import StoreBusy, StoreError
+from anyplug.model.errors import AnyplugError, StoreBusy, StoreError
 from anyplug.model.types import Result
 from anyplug.runtime.processes.program import Receipt
 
@@ -99,6 +99,28 @@ class Numbered(msgspec.Struct, frozen=True):
 
     number: int
     record: Record
+
+
+_decode_record = msgspec.json.Decoder(Record).decode
+
+
+def numbered(number: int, raw: bytes) -> Numbered:
+    """Read a record as it is stored; one that somebody tampered with is `unreadable`."""
+    try:
+        return Numbered(number, _decode_record(raw))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Numbered(number, Record(call="", at=0.0, attachment="", tool="", outcome="unreadable"))
+
+
+class RecordNotFound(AnyplugError):
+    """No record has that number."""
+
+    code = "not_found"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"no record has the number {number}", "`anyplug audit` shows the last records and their numbers"
+        )
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -211,14 +233,16 @@ class Audit:
     def newest_first(self) -> Iterator[Numbered]:
         """Yield all records, the newest first."""
         self.commit()
-        decoder = msgspec.json.Decoder(Record)
         for number, raw in self._store.each("SELECT number, record FROM audit ORDER BY number DESC"):
-            try:
-                record = decoder.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                # Somebody tampered with it.
-                record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
-            yield Numbered(number, record)
+            yield numbered(number, raw)
+
+    def one(self, number: int) -> Numbered:
+        """Return the record with a number. Raises RecordNotFound."""
+        self.commit()
+        rows = self._store.rows("SELECT number, record FROM audit WHERE number = ?", min(number, LAST_NUMBER))
+        if not rows:
+            raise RecordNotFound(number)
+        return numbered(*rows[0])
 
     def before(self, number: int, most: int) -> list[tuple[int, bytes]]:
         """Return some committed records as they are stored, the newest first: those below a number, or all if it is 0.

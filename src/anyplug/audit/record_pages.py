@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from anyplug.audit.audit_log import Audit, Numbered, Record
+from anyplug.audit.audit_log import Audit, Numbered, numbered
 from anyplug.audit.record_search import Wanted
 
 CHUNK: Final = 1_000  # records read at a time, in about a millisecond
@@ -32,7 +32,7 @@ def page(audit: Audit, wanted: Wanted, words: str, before: int, limit: int) -> P
     kind = wanted.outcome if wanted.outcome in KINDS else ""
     plain = msgspec.structs.replace(wanted, outcome="") if kind else wanted
     found: list[Numbered] = []
-    decoder, sought, read = msgspec.json.Decoder(Record), words.lower(), 0
+    sought, read = words.lower(), 0
     while read < MOST_READ and (rows := audit.before(before, CHUNK)):
         read += len(rows)
         is_old = bool(wanted.since)
@@ -41,13 +41,10 @@ def page(audit: Audit, wanted: Wanted, words: str, before: int, limit: int) -> P
             is_text = not sought or sought in _text(raw)
             if not is_text and not wanted.since:  # the time decides where to stop
                 continue
-            try:
-                record = decoder.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                record = Record(call="", at=0.0, attachment="", tool="", outcome="unreadable")
-            is_old = is_old and record.at < wanted.since
-            if is_text and plain.includes(record) and (not kind or kind_of(record.outcome) == kind):
-                found.append(Numbered(number, record))
+            item = numbered(number, raw)
+            is_old = is_old and item.record.at < wanted.since
+            if is_text and plain.includes(item.record) and (not kind or kind_of(item.record.outcome) == kind):
+                found.append(item)
                 if len(found) == limit:
                     return Page(tuple(found), before if audit.before(before, 1) else 0)
         if len(rows) < CHUNK or is_old:  # all of these began before the time asked for, so the rest did too

@@ -243,12 +243,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def _silent(self) -> tuple[str, str]:
         """Name the plugins whose tools are unknown, and what to do."""
         silent = [entry for entry in self.entries if _is_silent(entry)]
-        named = [entry for entry in silent if entry.plugin.explicit]
+        named = [
+            entry for entry in self.entries if entry.plugin.explicit and (entry.state == "broken" or _is_silent(entry))
+        ]
         if len(named) == 1:  # most likely the one that was meant
             reason, cure = _why_unusable(named[0])
             return reason, named[0].reached(cure)
         facts = {
-            "these plugins could not be loaded": [entry.name for entry in silent if entry.state not in UNSEEN],
+            "these plugins could not be loaded": [entry.name for entry in silent if entry in self._broken],
+            "these plugins have registered nothing": [
+                entry.name for entry in silent if entry.state == "approved" and not entry.is_down
+            ],
             "these plugins are not approved yet": [entry.name for entry in silent if entry.state in UNSEEN],
         }
         reason = "; ".join(f"{what}: {', '.join(names)}" for what, names in facts.items() if names)
@@ -262,7 +267,8 @@ def _is_silent(entry: Entry) -> bool:
     is_read = bool(entry.plugin.mentions) and not registry.BY_NAME[entry.format].PEER
     if entry.state == "broken":
         return not is_read  # otherwise its manifest does not have the name
-    return entry.is_down or (entry.plugin.stays_up and not entry.tools and entry.state in {*UNSEEN, "approved"})
+    has_nothing = not entry.tools and not entry.commands
+    return entry.is_down or (entry.plugin.stays_up and has_nothing and entry.state in {*UNSEEN, "approved"})
 
 
 def _is_named(tool: Tool, name: str) -> bool:

@@ -269,7 +269,7 @@ class Extension:
     def tool(
         self,
         function: Any = None,
-        *,
+        *more: Any,
         name: str = "",
         description: str = "",
         schema: Frame | None = None,
@@ -296,7 +296,10 @@ class Extension:
                 namespace=namespace,
             )
         if isinstance(function, str):
-            raise TypeError(f'to name a tool, write @ext.tool(name="{function}")')
+            about = "".join(f', description="{text}"' for text in more[:1])
+            raise TypeError(f'to name a tool, write @ext.tool(name="{function}"{about})')
+        if more:
+            raise TypeError("a tool takes one function; write all else by name: @ext.tool(name=..., schema=...)")
         tool = _Tool(function, _checked(name or _named(_usable(function)), self._tools), description, schema)
         self._tools[tool.name] = tool
         if not tool.description:

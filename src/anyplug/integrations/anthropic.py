@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anyplug.catalog.tool_descriptions import Definition
 from anyplug.integrations.missing_packages import require
 from anyplug.integrations.model_content import Media, failure_text, parts
-from anyplug.integrations.offered_tools import OfferedTools
+from anyplug.integrations.offered_tools import OfferedTools, plain
 from anyplug.model.types import Result
 
 require("anthropic", "anthropic", "anthropic")
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # takes seconds, and little of it is needed to run
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 DOCUMENT = "application/pdf"
+MESSAGE = "a message (what messages.create returned)"
 
 
 class HostTools(OfferedTools):
@@ -41,7 +42,7 @@ class HostTools(OfferedTools):
 
         Calls of tools in `own` are left to you: their results belong into the same message.
         """
-        said = message if isinstance(message, Mapping) else message.model_dump()
+        said = plain(message, ("content",), MESSAGE)
         asked = [
             (block["id"], block["name"], block.get("input"))
             for block in said.get("content") or ()

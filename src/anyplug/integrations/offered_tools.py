@@ -4,7 +4,7 @@ Every call is one of the host's, with its gates and its audit. What goes wrong, 
 that the model reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -22,6 +22,17 @@ from anyplug.model.types import Failure, Result, Text
 
 # What model APIs refuse at the top of a tool's schema.
 REFUSED = ("allOf", "anyOf", "oneOf", "not", "enum", "if", "then", "else", "dependentSchemas")
+
+
+def plain(given: Any, keys: tuple[str, ...], wanted: str) -> Mapping[str, Any]:
+    """Return what a model said, as an object of its SDK or a dict of it, as a dict; raises TypeError for anything else.
+
+    It has one of the `keys`: a completion in place of its message would have no calls, and end an agent silently.
+    """
+    said = given.model_dump() if hasattr(given, "model_dump") else given
+    if not isinstance(said, Mapping) or not any(key in said for key in keys):
+        raise TypeError(f"{wanted} is needed, not {type(given).__name__}")
+    return said
 
 
 class OfferedTools:

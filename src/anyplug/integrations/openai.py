@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyplug.integrations.missing_packages import require
 from anyplug.integrations.model_content import Media, failure_text, parts
-from anyplug.integrations.offered_tools import OfferedTools, read_arguments
+from anyplug.integrations.offered_tools import OfferedTools, plain, read_arguments
 from anyplug.model.types import Result
 
 require("openai", "openai", "openai")
@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # takes seconds, and none of it is needed to run
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 DOCUMENT = "application/pdf"
+MESSAGE = "a message (completion.choices[0].message)"
+RESPONSE = "a response of the Responses API"
 ATTACHED = "(attached to the next message)"
 
 
@@ -50,7 +52,7 @@ class HostTools(OfferedTools):
         """
         asked = [
             (call["id"], call["function"]["name"], read_arguments(call["function"].get("arguments")))
-            for call in _plain(message).get("tool_calls") or ()
+            for call in plain(message, ("role", "tool_calls"), MESSAGE).get("tool_calls") or ()
             if "function" in call and call["function"]["name"] not in own
         ]
         results = await self.call_all([(name, arguments) for _, name, arguments in asked])
@@ -91,7 +93,7 @@ class HostTools(OfferedTools):
         """
         asked = [
             (item["call_id"], item["name"], read_arguments(item.get("arguments")))
-            for item in _plain(response).get("output") or ()
+            for item in plain(response, ("output",), RESPONSE).get("output") or ()
             if item.get("type") == "function_call" and item["name"] not in own
         ]
         results = await self.call_all([(name, arguments) for _, name, arguments in asked])
@@ -125,8 +127,3 @@ def _for_responses(part: str | Media) -> Any:
     if part.mime_type in IMAGES:
         return {"type": "input_image", "image_url": part.url, "detail": "auto"}
     return {"type": "input_file", "filename": part.name or "document.pdf", "file_data": part.url}
-
-
-def _plain(message: Any) -> Mapping[str, Any]:
-    """Return a message of the SDK, or one that was written by hand, as a dict."""
-    return message if isinstance(message, Mapping) else cast("Mapping[str, Any]", message.model_dump())

@@ -56,6 +56,8 @@ MOST_SEEN = 10_000  # files of a plugin, scripts or not
 TIMEOUT_S = 10.0
 MOST_OUTPUT = 20_000  # bytes; the line with the error is shown whole, and may be long
 LONGEST = 200  # characters of an error
+CURE = "fix it there"
+IN_COMMONJS = re.compile("Unexpected token 'export'|Cannot use import statement outside")  # words of Node
 _PATTERNS = {  # the line and the error
     "TypeScript": (re.compile(r":(\d+)\n(?:(?:.*\n)*?( *)\^)?"), re.compile(r"^(SyntaxError: .*)$", re.MULTILINE)),
     "JavaScript": (re.compile(r":(\d+)\n(?:.*\n( *)\^)?"), re.compile(r"^(SyntaxError: .*)$", re.MULTILINE)),
@@ -137,24 +139,26 @@ def _files(plugin: Plugin) -> Iterator[tuple[str, str]]:
             if (seen := seen + 1) > MOST_SEEN:
                 return
             path = os.path.join(inside, name)
-            language = LANGUAGES.get(os.path.splitext(name)[1]) or _by_first_line(path)
-            has_lint = plugin.format and not plugin.is_broken and registry.BY_NAME[plugin.format].LINT
-            is_parsed = language == "Python" and has_lint
-            if language and not is_parsed:  # by the format's own lint
-                yield os.path.relpath(path, plugin.path), language
+            interpreters = _first_line(path)
+            language = LANGUAGES.get(os.path.splitext(name)[1]) or next(
+                (INTERPRETERS[word] for word in interpreters if word in INTERPRETERS), ""
+            )
+            relative = os.path.relpath(path, plugin.path)
+            is_said = any(problem.message.startswith((f"{relative}:", f"{relative},")) for problem in plugin.problems)
+            if language and not is_said and "python2" not in interpreters:
+                yield relative, language
 
 
-def _by_first_line(path: str) -> str:
-    """Return a script's language by the program that its first line names."""
+def _first_line(path: str) -> list[str]:
+    """Return the programs that a script's first line names."""
     try:
         head = untrusted_files.head(path, HEAD)
     except OSError:
-        return ""
+        return []
     if not head.startswith(b"#!"):
-        return ""
+        return []
     words = head[2:].partition(b"\n")[0].decode(errors="replace").split()
-    names = [os.path.basename(word) for word in words if not word.startswith("-")]
-    return next((INTERPRETERS[name] for name in names[:2] if name in INTERPRETERS), "")
+    return [os.path.basename(word) for word in words if not word.startswith("-")][:2]
 
 
 def _column(at: re.Match[str]) -> str:
@@ -171,9 +175,10 @@ def _fault(name: str, language: str, said: str) -> Problem | None:
     if wrong is None:
         return None
     line = f", line {at[1]}{_column(at)}" if at is not None else ""
+    is_module = language == "JavaScript" and IN_COMMONJS.search(wrong[1]) is not None
     return Problem(
         "syntax_error",
         f"{for_people(name, LONGEST)}{line} is not valid {language}: {for_people(wrong[1], LONGEST)}",
-        "fix it there",
+        "it is read as CommonJS, which has module.exports and require(), not export and import" if is_module else CURE,
         "error",
     )

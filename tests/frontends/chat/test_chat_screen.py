@@ -196,6 +196,16 @@ async def test_it_follows_the_end_until_somebody_scrolls_up():
         assert "followed again" in screen.text
 
 
+async def test_the_answer_to_a_command_is_in_sight_after_a_list_that_was_too_tall():
+    async with chat() as screen:
+        await screen.type("/help")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: "lines, Ctrl+End" in screen.text)  # its beginning is shown
+        await screen.type("/model nonsense")
+        await screen.pilot.press("enter")
+        await screen.until(lambda: "· model: nonsense" in screen.text)
+
+
 async def test_everything_is_reflowed_when_the_width_changes():
     async with chat() as screen:
         await long(screen)

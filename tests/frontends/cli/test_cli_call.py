@@ -310,6 +310,9 @@ def test_an_unknown_tool_offers_near_ones_and_names_broken_plugins():
     done = command_line.fails(4, "call", "something-else")
     assert "no tool is named 'something-else': these plugins could not be loaded: half" in done.err
     assert "hint: if it is from 'half': `python3 -m json.tool " in done.err
+    bare = plugin_folders.cyclop("more", "bare", tools=...)
+    done = command_line.fails(4, "-e", bare, "call", "something-else")
+    assert "'something-else': plugin 'bare' is broken: plugin.json declares no tools\n" in done.err
 
 
 def test_an_argument_that_the_tool_does_not_name_is_an_error_with_a_suggestion():

@@ -444,6 +444,9 @@ def test_an_entry_that_a_person_wrote_themselves_comes_back(user: Path):
 def test_what_was_not_understood_is_said_with_a_hint():
     assert "did you mean 'cursor'" in command_line.fails(2, "connect", "curser").err
     command_line.fails(2, "connect", "claude", "--profile", "no such")
+    done = command_line.fails(1, "connect", "claude", "--yes", "--profile", "nosuch")
+    assert "no profile is named 'nosuch'" in done.err
+    assert not (Path.home() / ".claude.json").exists()
     command_line.fails(2, "--no-discover", "connect", "claude")
 
 

@@ -435,7 +435,9 @@ def test_removing_asks_and_says_what_goes_and_what_stays(source):
 
 def test_removing_needs_somebody_or_a_yes(source):
     command_line.ok("install", source, "--yes")
-    assert "this is not a terminal" in command_line.fails(3, "remove", "kit").err
+    done = command_line.fails(3, "remove", "kit")
+    assert "this is not a terminal" in done.err
+    assert done.err.endswith("hint: `anyplug remove kit --yes` removes it without asking\n")
     done = command_line.ok("remove", "kit", "--yes", "--json")
     assert done.json == {"name": "kit", "removed": done.json["removed"]}
     assert done.json["removed"][0] == os.path.join(command_line.home(), "plugins", "kit")

@@ -85,6 +85,15 @@ def find_text(folder, text):
     return [str(path) for path in Path(folder).rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+def test_an_option_of_ours_behind_a_command_is_named_and_not_lost_silently(tmp_path):
+    server = plugin_folders.write(f"{tmp_path}/server.py", SERVER)
+    done = command_line.ok("install", "python3", server, "--yes")
+    assert "--yes is passed to the server; what is meant for anyplug stands before its command: " in done.err
+    assert f"`anyplug install --yes python3 {server}`" in done.err
+    done = command_line.ok("install", "--name", "b", "--", "python3", server, "--yes")
+    assert "is passed to the server" not in done.err
+
+
 def test_a_container_is_shown_as_not_confined_by_us():
     done = command_line.run("install", "--json", "docker", "run", "-i", "--rm", "mcp/fetch")
     assert done.code == 0, done

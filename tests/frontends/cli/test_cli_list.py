@@ -10,6 +10,7 @@ import pytest
 
 import command_line
 import plugin_folders
+import zot_folders
 from anyplug.runtime.processes.toolchain import find_node
 
 LIST = {
@@ -417,12 +418,26 @@ def test_check_parses_the_scripts_of_every_format_and_runs_none():
     found = {one["message"].partition(",")[0]: one["message"] for one in done.json["problems"]}
     assert (done.code, set(found)) == (1, set(languages))
     assert all(f"is not valid {languages[name]}" in message for name, message in found.items())
+    plugin_folders.write(f"{folder}/module.cjs", "import fs from 'node:fs';\n")
+    said = {
+        one["message"].partition(",")[0]: one["hint"]
+        for one in command_line.run("check", folder, "--json").json["problems"]
+    }
+    assert not find_node() or "it is read as CommonJS" in said["module.cjs"]
     has_column = [name for name, language in languages.items() if language == "Python"]
     assert all(re.search(r", line \d+, column \d+ is not valid", found[name]) for name in has_column), found
     plugin_folders.write(f"{folder}/plugin.json", '{\n "name": "hello",\n "tools" []}')
     messages = [one["message"] for one in command_line.run("check", folder, "--json").json["problems"]]
     assert any("plugin.json, line 3, column 10" in message for message in messages), messages
     assert set(found) <= {message.partition(",")[0] for message in messages}  # a broken manifest hides none
+
+
+def test_check_parses_every_python_file_of_an_extension_once_and_none_of_python_two():
+    folder = zot_folders.extension("here", "several", "def f(:\n")
+    plugin_folders.write(f"{folder}/helper.py", "def g(:\n")
+    plugin_folders.write(f"{folder}/old.py", "#!/usr/bin/env python2\nprint 1\n")
+    found = command_line.run("check", folder, "--json").json["problems"]
+    assert sorted(re.split(",|:", one["message"])[0] for one in found) == ["helper.py", "run.py"]
 
 
 def test_hints_of_list_and_check_name_the_home_that_was_given():

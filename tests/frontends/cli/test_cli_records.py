@@ -69,6 +69,22 @@ def test_a_hang_up_that_was_to_be_ignored_is_ignored():
     assert not command_line.waits()
 
 
+def test_one_record_is_shown_by_its_number():
+    plugin = plugin_folders.cyclop("here", "greeter", plugin_folders.python("print(json.dumps({'result': 'hi'}))"))
+    command_line.ok("-e", plugin, "call", "greeter", "--args", '{"name": "Ada"}')
+    record = command_line.last_record()
+    for number in ("1", "#1"):
+        shown = command_line.ok("audit", number).out
+        assert f"SHA-256 {record['arguments']}" in shown
+        assert f"caller     {record['attachment']}\n" in shown
+        assert "decided    allowed by named" in shown
+        assert "landlock" in shown
+    assert command_line.ok("audit", "1", "--json").json == record
+    missing = command_line.run("audit", "9" * 30)
+    assert (missing.code, "no record has the number 999" in missing.err) == (4, True)
+    assert "hint: `anyplug audit` shows" in missing.err
+
+
 def test_a_job_is_listed_shown_and_done():
     plugin = plugin_folders.stavrobot("here", "kit", "#!/bin/sh\necho '{\"n\": 1}'", tool={"async": True})
     done = command_line.ok("-e", plugin, "call", "kit.act", "--json").json

@@ -20,6 +20,13 @@ def test_a_tool_is_tried_once_confined_and_nothing_is_kept(tmp_path):
     before = sorted(os.listdir(folder))
     done = command_line.fails(3, "try", folder, "peek")
     assert "--yes` runs it without asking" in done.err
+    assert f"(Cyclop One) from {folder}\n" in done.err
+    schema = {"type": "object", "properties": {"of": {"type": "string", "description": "What to look at."}}}
+    longer = plugin_folders.cyclop(tmp_path / "here", "longer", tools=[
+        {"name": "longer", "description": "d", "input_schema": schema}
+    ])  # fmt: skip
+    done = command_line.fails(3, "try", longer, "longer")
+    assert f"that models read: `anyplug --plugin {longer} tools longer` shows all" in done.err
     terminal = command_line.at_terminal("try", folder, "peek", answers=[("Run it once?", "n")])
     assert "'peek' was not run" in terminal.seen
     command_line.run("try", folder, "peek", "--yes")

@@ -399,6 +399,17 @@ def test_a_command_of_what_nobody_approved_is_not_found_and_never_started(extens
     assert starts(os.path.join(home(), "plugins", "full")) == 0
 
 
+def test_an_unknown_name_blames_no_extension_that_runs():
+    zot_folders.extension("plugins", "talks", 'hello()\ncommand("chat")\nemit("ready")\nfor frame in heard(): pass')
+    zot_folders.extension("plugins", "watches", 'hello()\nemit("ready")\nfor frame in heard(): pass')
+    for name in ("talks", "watches"):
+        ok("approve", name, "--yes")
+    for words in (("call", "nothing"), ("run", "/nothing")):
+        done = fails(4, *words)
+        assert "these plugins have registered nothing: watches\n" in done.err
+        assert "talks" not in done.err
+
+
 # Reloading
 
 

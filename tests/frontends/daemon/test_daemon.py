@@ -574,6 +574,15 @@ def test_while_settings_cannot_be_used_the_last_good_ones_hold_and_the_person_is
         assert fault not in ok("status").out
 
 
+def test_a_daemon_that_starts_with_settings_that_cannot_be_used_says_so(settings):
+    settings('[calls]\nat_once = "many"\n')
+    said = ok("serve", "--detach").err
+    fails(1, "call", "one")
+    ok("stop")
+    assert f"warning: {home()}/settings.toml: [calls] at_once is" in said
+    assert "nothing can be called until it is fixed" in said
+
+
 # How it does
 
 

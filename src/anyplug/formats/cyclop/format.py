@@ -18,7 +18,7 @@ from anyplug.home.settings import Arguments, Home
 from anyplug.model import json_values, permissions
 from anyplug.model.errors import RETURN_LESS, BadOutput, TooLarge
 from anyplug.model.late_patterns import late
-from anyplug.model.types import Call, Failure, Plugin, Result, Text, Tool
+from anyplug.model.types import Call, Failure, Plugin, Problem, Result, Text, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.runtime.processes.program import Finished, Program
 
@@ -43,7 +43,7 @@ _HOST_TOOLS = (
 HOST_TOOLS = frozenset(_HOST_TOOLS.split())
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""
-LINT = ""
+LINT = "anyplug.formats.cyclop.format:slips"
 
 violations = defaults.violations
 switched_off = defaults.switched_off
@@ -53,6 +53,8 @@ programs = defaults.programs
 prepare = defaults.prepare
 ready = defaults.ready
 DATA_VARIABLE = "CYCLOPONE_DATA_DIR"
+KEYS = ("name", "version", "description", "author", "entrypoint", "permissions", "tools")
+TOOL_KEYS = ("name", "description", "input_schema", "entrypoint")
 
 TIMEOUT_S = 30.0
 MAX_STDOUT = 1 << 20  # bytes; the process is ended if it writes more
@@ -104,6 +106,19 @@ def load(folder: Folder) -> Plugin:
         unloaded=tools if report.is_broken else (),
         problems=tuple(report.problems),
     )
+
+
+def slips(plugin: Plugin) -> list[Problem]:
+    """List keys of the manifest that are probably misspelt."""
+    report = manifest.Report()
+    raw = manifest.read_object(os.path.join(plugin.path, MANIFEST), manifest.Report()) or {}
+    said = "\n".join(problem.hint for problem in plugin.problems)
+    manifest.find_slips(raw, KEYS, MANIFEST, report, said)
+    tools = raw.get("tools")
+    for item in tools if isinstance(tools, list) else ():
+        if isinstance(item, dict):
+            manifest.find_slips(item, TOOL_KEYS, f"the tool '{_text(item, 'name')}'", report, said)
+    return report.problems
 
 
 def files_read(plugin: Plugin) -> tuple[str, ...]:
@@ -207,7 +222,8 @@ def _permissions(raw: dict[str, Any], report: manifest.Report) -> tuple[str, ...
     if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
         what = "missing required field 'permissions'" if given is None else "'permissions' must be a list of strings"
         colon = "" if given is None else ":"
-        report.error(f"plugin.json{colon} {what}", 'write "permissions": [], or a list of strings such as ["network"]')
+        cure = 'write "permissions": [], or a list of strings such as ["network"]'
+        report.error(f"plugin.json{colon} {what}", manifest.renamed(raw, "permissions") or cure)
         return ()
     asked = permissions.normalise(given)
     if secrets := [permission for permission in asked if permission.startswith("env:")]:
@@ -233,6 +249,11 @@ def _why_not_a_tool(index: int, item: Any) -> str:
     return f"Tool at index {index} missing name or description"
 
 
+def _renamed(item: Any) -> str:
+    fields = ("name", "description") if isinstance(item, dict) else ()
+    return "; ".join(cure for field in fields if (cure := manifest.renamed(item, field)))
+
+
 def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[Tool, ...]:
     declared = raw.get("tools")
     if declared is not None and not isinstance(declared, list):
@@ -241,7 +262,8 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
         )
         return ()
     if not declared:
-        report.error("plugin.json declares no tools", 'add at least one entry to "tools"')
+        cure = manifest.renamed(raw, "tools") or 'add at least one entry to "tools"'
+        report.error("plugin.json declares no tools", cure)
         return ()
     shared = _text(raw, "entrypoint")
     resolved: dict[str, str] = {}
@@ -249,7 +271,7 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
     for index, item in enumerate(declared):
         name, description = (_text(item, "name"), _text(item, "description")) if isinstance(item, dict) else ("", "")
         if not name or not description:
-            report.error(_why_not_a_tool(index, item), "write both as non-empty strings")
+            report.error(_why_not_a_tool(index, item), _renamed(item) or "write both as non-empty strings")
             continue
         if not is_clean(name):
             report.error(f"the name of the tool at index {index} has unprintable characters", "rename it")
@@ -285,11 +307,12 @@ def _input_schema(item: dict[str, Any], name: str, report: manifest.Report) -> d
     if not isinstance(given, dict) or not given:
         report.error(
             f"Tool '{name}' has an empty input_schema",
-            'a tool without parameters has {"type": "object", "properties": {}}',
+            manifest.renamed(item, "input_schema")
+            or 'a tool without parameters has {"type": "object", "properties": {}}',
         )
         return {}
     if given.get("type") != "object":
-        report.error(f'Tool \'{name}\' input_schema must have "type": "object"', 'add "type": "object"')
+        report.error(f'Tool \'{name}\' input_schema must have "type": "object"', 'write "type": "object"')
     if json_values.is_too_deep(given):
         report.error(f"Tool '{name}' has an unusable input_schema: {json_values.TOO_DEEP}", "make it flatter")
         return {}

@@ -53,7 +53,7 @@ class Report:
         """Report a required text that is `missing`, or a value of another type in its place."""
         value = raw.get(field)
         if value is None or isinstance(value, str):
-            self.error(f"{missing} at {where}", cure)
+            self.error(f"{missing} at {where}", renamed(raw, field) or cure)
         else:
             self.error(f"'{field}' must be a string, not {json_values.kind(value)}, at {where}", "put it into quotes")
 
@@ -134,6 +134,21 @@ def warn_if_not_executable(path: str, what: str, report: Report) -> None:
     fault = diagnose(path)
     if fault is not None:
         report.warn(f"{what} cannot be run: {fault.reason}", fault.hint, "not_executable")
+
+
+def renamed(raw: dict[str, Any], field: str) -> str:
+    """Return how to rename the key that a missing field was probably meant to have; empty if there is none."""
+    key = "" if field in raw else near(field, raw)
+    return f'rename "{key}" to "{field}"' if key else ""
+
+
+def find_slips(raw: dict[str, Any], keys: Iterable[str], where: str, report: Report, said: str = "") -> None:
+    """Report keys that are probably misspelt, except those that the hints already `said` name."""
+    there = {key.lower() for key, value in raw.items() if value is not None}
+    for key in raw:
+        meant = near(key.lower(), keys) if key.lower() not in keys else ""
+        if meant and meant not in there and f'"{key.lower()}"' not in said.lower():
+            report.warn(f"'{key}' in {where} is unknown", f'did you mean "{meant}"?')
 
 
 def near(word: str, others: Iterable[str]) -> str:

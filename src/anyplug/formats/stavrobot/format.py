@@ -39,7 +39,7 @@ TOOL_PREFIX = ""
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""
-LINT = ""
+LINT = "anyplug.formats.stavrobot.manifests:slips"
 
 data = defaults.data
 readable = defaults.readable

@@ -12,7 +12,7 @@ from anyplug.model import hints, permissions, schema
 from anyplug.model.errors import ConfigError
 from anyplug.model.json_values import kind
 from anyplug.model.late_patterns import late
-from anyplug.model.types import ConfigKey, Plugin, Tool
+from anyplug.model.types import ConfigKey, Plugin, Problem, Tool
 from anyplug.model.untrusted_text import is_clean
 from anyplug.secrets import secret_names
 
@@ -29,6 +29,8 @@ ASKED = ("network",)  # assumed for a plugin that declares nothing
 
 PLUGIN_NAME = late(r"[a-z0-9-]+")
 _TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+KEYS = ("name", "description", "instructions", "config", "init")
+TOOL_KEYS = ("name", "description", "entrypoint", "parameters", "async")
 _KEPT_KEYS = ("enum", "default", "items", "properties")
 
 
@@ -63,6 +65,17 @@ def load(folder: Folder) -> Plugin | None:
     )
     _warn_of_values(plugin, report)
     return msgspec.structs.replace(plugin, problems=tuple(report.problems))
+
+
+def slips(plugin: Plugin) -> list[Problem]:
+    """List keys of its manifests that are probably misspelt."""
+    report = manifest.Report()
+    said = "\n".join(problem.hint for problem in plugin.problems)
+    for tool, keys in (("", KEYS), *((tool.own_name, TOOL_KEYS) for tool in plugin.tools)):
+        path = os.path.join(plugin.path, tool, MANIFEST)
+        raw = manifest.read_object(path, manifest.Report(), folder=plugin.path) or {}
+        manifest.find_slips(raw, keys, os.path.join(tool, MANIFEST), report, said)
+    return report.problems
 
 
 def violations(tool: Tool, arguments: dict[str, Any]) -> list[str]:
@@ -218,9 +231,10 @@ def _tool(plugin: str, folder: str, name: str, where: str, report: manifest.Repo
     if "parameters" not in absent and not _are_parameters(parameters):
         faults.append("parameters must be an object of objects")
     if faults:
+        cures = "; ".join(cure for field in absent if (cure := manifest.renamed(raw, field)))
         report.warn(
             f'Skipping tool "{name}": {"; ".join(faults)} in {where}',
-            "a tool needs name, description, entrypoint (strings) and parameters (an object, {} for none)",
+            cures or "a tool needs name, description, entrypoint (strings) and parameters (an object, {} for none)",
         )
         return None
     if raw["name"] != name or not is_clean(name):

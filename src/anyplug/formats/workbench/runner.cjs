@@ -441,9 +441,15 @@ function whyNotLoaded(error) {
   const missing = /^Cannot find (?:module|package) '(@?\w[\w./-]*)'/.exec(describe(error));
   const where = error instanceof SyntaxError ? String(error.stack).split('\n')[0] : '';
   const place = where.includes(':') && path.isAbsolute(where) ? path.relative(options.folder, where) : '';
+  let hint = `fix ${culprit(error, place)}`;
+  if (missing) hint = `run \`npm install ${missing[1]}\` in ${options.folder}, and approve it again`;
+  // The errors of Node for `export` and `import` in CommonJS.
+  if (where && /^Unexpected token 'export'|^Cannot use import statement/.test(describe(error))) {
+    hint += ': CommonJS has module.exports.register = (api) => { ... } and require() in place of export and import';
+  }
   return {
     message: `index.js cannot be loaded: ${describe(error).split('\n')[0]}${place && ` (${place})`}`,
-    hint: missing ? `run \`npm install ${missing[1]}\` in ${options.folder}, and approve it again` : `fix ${culprit(error, place)}`,
+    hint,
   };
 }
 

@@ -288,7 +288,7 @@ def name_of(given: str, folder: str = "") -> str:
 def _name(raw: dict[str, Any], report: manifest.Report, where: str, folder: str) -> str:
     given = _text(raw, "name")
     if not given:
-        report.needs_text(raw, "name", "manifest: name is required", _cure(raw, "name", 'add "name": "..."'), where)
+        report.needs_text(raw, "name", "manifest: name is required", 'add "name": "..."', where)
         return ""
     name = name_of(given, folder)
     if not name:
@@ -306,8 +306,7 @@ def _launch(raw: dict[str, Any], folder: str, report: manifest.Report, where: st
         report.warn(f"it contains {holds} and no program", hint, manifest.NOTHING_TO_RUN)
         return None
     if not given:
-        cure = _cure(raw, "exec", 'add "exec" with the path of the program')
-        report.needs_text(raw, "exec", "manifest: exec is required", cure, where)
+        report.needs_text(raw, "exec", "manifest: exec is required", 'add "exec" with the path of the program', where)
         return None
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
         report.error(f"'args' must be a list of strings at {where}", 'write it like ["--mode", "daemon"]')
@@ -336,12 +335,6 @@ def _warn_of_foreign_code(program: str, arguments: list[str], folder: str, repor
         if not manifest.is_inside(path, folder):
             hint = "keep it in the extension's folder, and use a path relative to that"
             report.warn(f"it runs {path}, which the digest does not cover", hint, manifest.NOT_COVERED)
-
-
-def _cure(raw: dict[str, Any], field: str, otherwise: str) -> str:
-    """Return how to fix a missing field: it may only be misspelt."""
-    key = "" if field in raw else manifest.near(field, [key for key in raw if key not in KEYS])
-    return f'rename "{key}" to "{field}"' if key else otherwise
 
 
 def _else_holds(raw: dict[str, Any], folder: str) -> str:

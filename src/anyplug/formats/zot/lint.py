@@ -40,16 +40,8 @@ def slips(plugin: Plugin) -> list[Problem]:
 
 def _look_at_keys(plugin: Plugin, report: manifest.Report) -> None:
     given = manifest.read_object(os.path.join(plugin.path, MANIFEST), manifest.Report()) or {}
-    there = {key.lower() for key, value in given.items() if value is not None}
-    for key in given:
-        meant = manifest.near(key.lower(), KEYS) if key.lower() not in KEYS else ""
-        if not meant or meant in there or f'"{key.lower()}"' in _hints(plugin):
-            continue
-        report.warn(f"'{key}' in {MANIFEST} is unknown", f'did you mean "{meant}"?')
-
-
-def _hints(plugin: Plugin) -> str:
-    return "\n".join(problem.hint for problem in plugin.problems)
+    said = "\n".join(problem.hint for problem in plugin.problems)
+    manifest.find_slips(given, KEYS, MANIFEST, report, said)
 
 
 def _look_at_arguments(plugin: Plugin, launch: Launch, report: manifest.Report) -> None:

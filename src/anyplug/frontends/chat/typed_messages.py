@@ -54,6 +54,7 @@ class TypedMessages:
             app.say("not ready yet; your text is kept")
             return
         self.history.add(text)
+        app.transcript.follow()  # what it answers must be in sight
         if text.startswith("/") and not text.startswith("//"):
             app.aside(partial(self.run_command, text))
         else:

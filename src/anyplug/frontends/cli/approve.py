@@ -274,12 +274,13 @@ def _switch(session: Session, *, on: bool) -> int:
 
 
 def present(
-    session: Session, entry: Entry, granted: tuple[str, ...], *, shows_instructions: bool, is_kept: bool = True
+    session: Session, entry: Entry, granted: tuple[str, ...], *, shows_instructions: bool, tried_from: str = ""
 ) -> None:
-    """Show a person what they are about to approve."""
+    """Show a person what they are about to approve, or to try `tried_from` a source, without keeping it."""
     plugin = entry.plugin
     version = f" {render.line(plugin.version)}" if plugin.version else ""
-    heading = f"{plugin.name}{version} ({registry.title(plugin.format)}) in {plugin.path}"
+    heading = f"{plugin.name}{version} ({registry.title(plugin.format)}) "
+    heading += f"from {render.line(tried_from)}" if tried_from else f"in {plugin.path}"
     terminal.say(heading, fold=len(version) > USUAL_VERSION)
     if plugin.description:
         terminal.say(f"  {for_people(render.line(plugin.description), SHOWN)}", fold=True)
@@ -290,10 +291,10 @@ def present(
         terminal.say(f"It would be granted: {render.line(', '.join(granted)) or 'nothing'}", fold=True)
     if warning := permissions.warning(granted):
         terminal.say(f"warning: {warning}")
-    if is_kept:
+    if not tried_from:
         _present_namesakes(session, entry)
     _present_confinement(session, entry, granted)
-    _present_what_runs(session, entry, granted)
+    _present_what_runs(session, entry, granted, tried_from)
     for change in entry.standing.changes:
         terminal.say(f"Changed since it was approved: {render.line(change)}", fold=True)
     _present_changed_texts(session, plugin)
@@ -386,7 +387,7 @@ def _present_confinement(session: Session, entry: Entry, granted: tuple[str, ...
         terminal.say(f"warning: {held_by.off_by} turns the sandbox off, so its permissions are not enforced")
 
 
-def _present_what_runs(session: Session, entry: Entry, granted: tuple[str, ...]) -> None:
+def _present_what_runs(session: Session, entry: Entry, granted: tuple[str, ...], tried_from: str) -> None:
     plugin = entry.plugin
     if plugin.launch is not None:
         terminal.say("It keeps this program running while anyplug runs, and reports its tools itself:")
@@ -401,7 +402,10 @@ def _present_what_runs(session: Session, entry: Entry, granted: tuple[str, ...])
         terminal.say(f"  {server}", fold=True)
     if entry.tools:
         terminal.say("Its tools:")
-    for line in model_texts.shown(entry.tools, f"anyplug tools {plugin.name}"):
+    all_texts = hints.command("tools", plugin.name)
+    if tried_from:  # nobody finds it by its name
+        all_texts = hints.command("--plugin", tried_from, "tools", plugin.name) if os.path.isdir(tried_from) else ""
+    for line in model_texts.shown(entry.tools, all_texts):
         terminal.say(f"  {line}", fold=True)
     if plugin.init:
         terminal.say(f"It runs {plugin.init} once for its setup.")

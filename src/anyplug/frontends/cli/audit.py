@@ -18,7 +18,7 @@ from anyplug.audit.record_search import NOBODY, Wanted, caller, shown_tool
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.fleet_command import add_connection
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.frontends.json_output import audit_shape
 from anyplug.model.errors import CODES, FAILED, UsageError
 from anyplug.model.untrusted_text import escaped_json, for_people
@@ -37,15 +37,26 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadshe
 MB = 1_000_000  # bytes
 
 
+class _Actions(tuple[str, ...]):
+    """The actions; the number of a record stands for showing it."""
+
+    __slots__ = ()
+
+    def __contains__(self, given: object) -> bool:
+        return super().__contains__(given) or str(given).removeprefix("#").isdecimal()
+
+
 def _audit(parser: Parser) -> Command:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=ACTIONS,
-        metavar="ACTION",
-        help="summary: count records; export: print all as lines; prune: remove old ones; verify: same as --verify",
+        choices=_Actions(ACTIONS),
+        metavar="ACTION|NUMBER",
+        help="a record's number: show it whole; summary: count records; export: print all as lines; prune: remove old ones; verify: same as --verify",
     )
-    parser.add_argument("-n", type=_number, metavar="N", help=f"the last N records (default: {SHOWN} in a table)")
+    parser.add_argument(
+        "-n", type=whole("a number of records"), metavar="N", help=f"the last N records (default: {SHOWN} in a table)"
+    )
     _filters(parser)
     parser.add_argument("--fleet", dest="of_fleet", action="store_true", help="the records of all hosts of the fleet")
     parser.add_argument("--verify", action="store_true", help="check that no record was changed or removed")
@@ -106,7 +117,10 @@ def _action_options(parser: Parser) -> None:
         "--before", type=_moment, default=0.0, metavar="WHEN", help="with prune: remove older ones"
     )
     parser.rest.add_argument(
-        "--keep-mb", type=_number, metavar="N", help="with prune: keep only the newest N megabytes"
+        "--keep-mb",
+        type=whole("a number of megabytes"),
+        metavar="N",
+        help="with prune: keep only the newest N megabytes",
     )
     parser.rest.add_argument("--yes", action="store_true", help="with prune: do not ask")
     parser.rest.add_argument(
@@ -143,6 +157,8 @@ def audit(session: Session) -> int:
         return _verify(session, trail, _kept(options.against))
     if options.action == "prune":
         return _prune(session, trail)
+    if options.action is not None and options.action not in ACTIONS:
+        return _show_one(session, trail, int(options.action.removeprefix("#")))
     wanted = _wanted(session)
     found = (item for item in trail.newest_first() if wanted.includes(item.record))
     if options.action == "summary":
@@ -196,6 +212,37 @@ def _show(session: Session, found: Iterator[Numbered], wanted: Wanted) -> int:
             f"{render.count(left, 'older record')} not shown; `-n {left + len(records)}` shows all, "
             "`anyplug audit summary` counts them"
         )
+    return 0
+
+
+def _show_one(session: Session, trail: Audit, number: int) -> int:
+    item = trail.one(number)
+    if session.options.json:
+        session.print_json(audit_shape(item))
+        return 0
+    record, held_by = item.record, item.record.held_by
+    made_by = f"{record.attachment}, {record.agent}" if record.agent else record.attachment
+    plugin = f"{record.plugin}, {record.format}" if record.format else record.plugin
+    decided = f"{record.verdict} by {record.by}" if record.verdict and record.by else record.verdict or record.by
+    render.fields([
+        ("record", str(number)),
+        ("when", _time(record.at)),
+        ("decision" if record.kind == TRUST else "tool", shown_tool(record)),
+        ("outcome", record.outcome),
+        ("took", "" if record.kind == TRUST else f"{record.duration_ms:.0f} ms"),
+        ("plugin", plugin),
+        ("folder", record.folder),
+        ("code", record.digest),
+        ("caller", made_by),
+        ("called by", " > ".join(record.callers)),
+        ("project", record.project),
+        ("decided", f"{decided}: {record.reason}" if record.reason else decided),
+        ("notes", record.notes),
+        ("confined", "" if held_by is None else ", ".join(held_by.layers) or "no"),
+        ("arguments", record.arguments and f"SHA-256 {record.arguments}"),
+        ("output", record.output and f"SHA-256 {record.output}"),
+        ("worker", record.worker),
+    ])  # fmt: skip
     return 0
 
 
@@ -293,7 +340,9 @@ def _prune(session: Session, trail: Audit) -> int:
         )
     if not options.yes:
         if not terminal.can_ask():
-            refuse("no record was removed: this is not a terminal", "--yes removes them without asking")
+            refuse(
+                "no record was removed: this is not a terminal", f"{session.again('--yes')} removes them without asking"
+            )
         if not session.confirm("Remove old records for good? `anyplug audit export` saves them first."):
             refuse("no record was removed", "nothing was changed")
     removed = trail.remove_old(before=options.before, largest=(options.keep_mb or 0) * MB, by="person")
@@ -315,13 +364,6 @@ def _remarks(record: Record) -> list[str]:
         *([f"because: {record.reason}"] if record.verdict in {"denied", "asked", "modified"} else []),
         *record.notes,
     ]
-
-
-def _number(given: str) -> int:
-    """Parse a number of records."""
-    if not given.isdecimal() or not int(given):
-        raise argparse.ArgumentTypeError(f"'{given}' is not a number of records (1 or more)")
-    return int(given)
 
 
 def _moment(given: str) -> float:

@@ -1,7 +1,6 @@
 """`check`: the problems of a plugin's folder, each with its fix."""
 
 import os
-import shlex
 import tempfile
 
 import msgspec
@@ -15,6 +14,7 @@ from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import problem_shape
 from anyplug.home.settings import find_home
 from anyplug.manage import fault_places, plugin_check
+from anyplug.model import hints
 from anyplug.model.errors import FAILED
 from anyplug.model.types import Plugin, Problem
 
@@ -57,7 +57,7 @@ def check(session: Session) -> int:
         kind = f"{registry.title(plugin.format)} plugin {tools}"
         render.out(f"{plugin.name}: {kind if plugin.format else 'not a plugin'}, {found}")
         if model_texts.in_several_lines(plugin.tools):
-            command = f"anyplug --plugin {shlex.quote(plugin.path)} tools {shlex.quote(plugin.name)}"
+            command = hints.command("--plugin", plugin.path, "tools", plugin.name)
             render.out("Models read:", *(f"  {line}" for line in model_texts.shown(plugin.tools, command)))
     return FAILED if plugin.problems else 0
 

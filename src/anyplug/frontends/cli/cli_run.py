@@ -392,6 +392,10 @@ class Session:
         """Print data for programs."""
         render.json(value)
 
+    def again(self, *more: str) -> str:
+        """Return what to type to run the same command with more words."""
+        return command(self.options.named, *(*self.options.typed, *more))
+
     def confirm(self, question: str) -> bool:
         """Ask a yes/no question."""
         terminal.put(f"{question} [y/N]")

@@ -89,6 +89,10 @@ def connect(session: Session) -> int:
     if options.client is None:
         return _list(session)
     client = _client(options.client)
+    if options.profile and not (options.remove or options.print or options.no_test):
+        from anyplug.catalog.profiles import View  # only needed for profiles
+
+        View(find_home(options.home), options.profile)  # raises ConfigError before anything is written
     server = client_entry.server_name(options.profile)
     if options.print:
         return _print(session, client, server)
@@ -285,7 +289,7 @@ def _agree(session: Session, question: str, otherwise: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse(f"{otherwise}: this is not a terminal", "--yes does it without asking, --print only shows it")
+        refuse(f"{otherwise}: this is not a terminal", f"{session.again('--yes')} does it without asking")
     if not session.confirm(question):
         refuse(otherwise, "nothing was changed")
 

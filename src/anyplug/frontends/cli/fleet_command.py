@@ -9,7 +9,7 @@ from anyplug.formats import registry
 from anyplug.frontends.cli import fleet_view, render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.describe_plugin import describe_permissions
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.home.settings import FleetSettings, find_home
 from anyplug.model import permissions
 from anyplug.model.errors import UsageError
@@ -93,7 +93,11 @@ def _fleet(parser: Parser) -> Command:
             help=f"with config: name of a new {role}; may be repeated" + ALSO.get(role, ""),
         )
     parser.add_argument(
-        "--replicas", type=int, default=1, metavar="N", help="with init: copies of each store; 3 in a cluster"
+        "--replicas",
+        type=whole("a number of copies"),
+        default=1,
+        metavar="N",
+        help="with init: copies of each store; 3 in a cluster",
     )
     return run
 

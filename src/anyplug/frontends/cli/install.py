@@ -210,7 +210,7 @@ def update(session: Session) -> int:
 
 
 def outdated(session: Session, *, is_preview: bool = False) -> int:
-    """List the plugins of which there is a newer version. `is_preview`: as `update` would update them."""
+    """List the plugins that have a newer version. `is_preview`: as `update` would update them."""
     installer = Installer(session.catalog)
     shapes: list[dict[str, Any]] = []
     for entry in _installed(session, installer):
@@ -379,7 +379,10 @@ def remove(session: Session) -> int:
                 )
     if not options.yes:
         if not terminal.can_ask():
-            refuse(f"'{plugin.name}' was not removed: this is not a terminal", "--yes removes it without asking")
+            refuse(
+                f"'{plugin.name}' was not removed: this is not a terminal",
+                f"{session.again('--yes')} removes it without asking",
+            )
         if not session.confirm("Remove it?"):
             refuse(f"'{plugin.name}' was not removed", "nothing was changed")
     installer.remove(plugin, purge=options.purge)

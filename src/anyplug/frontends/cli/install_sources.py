@@ -13,10 +13,12 @@ from anyplug.frontends.cli.cli_run import Session
 from anyplug.manage import pasted_names, pasted_servers, plugin_sources
 from anyplug.manage.pasted_servers import Pasted
 from anyplug.manage.plugin_sources import Source
+from anyplug.model import hints
 from anyplug.model.errors import UsageError
 
 STDIN = "-"
 TERMINAL = "/dev/tty"
+OURS = frozenset({"--yes", "--always", "--json", "--follow", "--inherit-env", "--allow-unconfined"})
 TAKES_A_VALUE = frozenset({"--ref", "--subdir", "--grant", "--name"})
 
 
@@ -51,6 +53,11 @@ def _read(session: Session) -> list[Pasted]:
     options = session.options
     if options.foreign:
         words = options.foreign[1:] if options.foreign[0] == "--" else options.foreign
+        if words[-1] in OURS and options.foreign is words:
+            session.warn(
+                f"{words[-1]} is passed to the server; what is meant for anyplug stands before its command: "
+                + hints.command("install", *(words[-1], *words[:-1]))
+            )
         return [pasted_servers.of_command(words, options.name)]
     given = options.sources[0]
     if given == STDIN:

@@ -10,7 +10,6 @@ from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.call import add_call, arguments, report
 from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
-from anyplug.model import hints
 from anyplug.model.errors import CODES, REFUSED, NotApproved, UsageError
 from anyplug.model.result_shape import result_shape
 from anyplug.model.types import Result, Tool
@@ -90,7 +89,7 @@ def _agree(session: Session, tool: Tool, entry: Entry) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        again = hints.command("learn", *session.options.typed, "--yes")
+        again = session.again("--yes")
         refuse(f"{tool.name} was not run: this is not a terminal", f"{again} runs it without asking")
     if not session.confirm("Run it?"):
         refuse(f"{tool.name} was not run", "nothing has changed")

@@ -5,7 +5,7 @@ from typing import Any
 
 from anyplug.frontends.cli import render, terminal
 from anyplug.frontends.cli.cli_run import Session, refuse
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.manage.installer import Installer, explained
 from anyplug.manage.leftover_data import Leftover, Leftovers
 from anyplug.model.errors import UsageError
@@ -14,8 +14,15 @@ from anyplug.model.errors import UsageError
 def _leftovers(parser: Parser) -> Command:
     parser.add_argument("name", nargs="?", default="", metavar="PLUGIN", help="the name of the removed plugin")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--give", type=int, metavar="N", help="hand over number N to the plugin that has this name now")
-    which.add_argument("--delete", type=int, metavar="N", help="delete number N, with its secrets")
+    which.add_argument(
+        "--give",
+        type=whole("a number of the list"),
+        metavar="N",
+        help="hand over number N to the plugin that has this name now",
+    )
+    which.add_argument(
+        "--delete", type=whole("a number of the list"), metavar="N", help="delete number N, with its secrets"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     return leftovers
 
@@ -72,7 +79,7 @@ def _ask(session: Session, what: str, question: str) -> None:
     if session.options.yes:
         return
     if not terminal.can_ask():
-        refuse("nothing was changed: this is not a terminal", "--yes continues without asking")
+        refuse("nothing was changed: this is not a terminal", f"{session.again('--yes')} continues without asking")
     if not session.confirm(question):
         refuse("nothing was changed", "`anyplug leftovers` lists them")
 

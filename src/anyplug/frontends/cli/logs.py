@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.home import plugin_logs
 from anyplug.model.errors import AnyplugError, PluginNotFound, UsageError
 
@@ -20,7 +20,13 @@ def _logs(parser: Parser) -> Command:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="print new lines as they are written, until interrupted"
     )
-    parser.add_argument("-n", type=int, default=SHOWN, metavar="N", help=f"the last N lines (default: {SHOWN})")
+    parser.add_argument(
+        "-n",
+        type=whole("a number of lines", 0),
+        default=SHOWN,
+        metavar="N",
+        help=f"the last N lines (default: {SHOWN})",
+    )
     return show_logs
 
 

@@ -25,7 +25,7 @@ _DIALECT = late(r"https?://json-schema\.org/(?:draft[-/])?[\w-]{1,8}/schema#?")
 
 
 def shown(tools: Sequence[Tool], command: str) -> list[str]:
-    """Return lines about tools, as much as a person reads before an approval. `command` shows the rest."""
+    """Return lines about tools, as much as a person reads before an approval. `command` shows the rest, if any does."""
     found: list[str] = []
     room, hidden = ROOM, 0
     for tool in tools[:MOST_TOOLS]:
@@ -38,7 +38,8 @@ def shown(tools: Sequence[Tool], command: str) -> list[str]:
     hidden += sum(len(tool.description.strip()) + len(tool.title) + _in_schemas(tool) for tool in others)
     more = [render.count(len(others), "more tool")] if others else []
     more += [render.count(hidden, "more character") + " that models read"] if hidden else []
-    return [*found, f"and {', and '.join(more)}: `{command}` shows all"] if more else found
+    how = f": {command} shows all" if command else ""
+    return [*found, f"and {', and '.join(more)}{how}"] if more else found
 
 
 def in_several_lines(tools: Sequence[Tool]) -> bool:

@@ -21,6 +21,8 @@ TAKES_A_VALUE = frozenset({"--plugin", "--ext", "-e", "--home"})
 BEFORE_COMMAND = TAKES_A_VALUE | {"--no-discover", "--fleet", "--quiet", "--debug"}
 KEY_VALUE = "KEY=VALUE"  # how commands show a tool's arguments
 INVALID_CHOICE = late(r"invalid choice: '([^']*)' \(choose from (.*)\)", re.DOTALL)  # as argparse says it
+NUMBER = late(r"[0-9]{1,18}")
+SECONDS = late(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 MISSING = "arguments are required: "  # and this
 MARGIN = 2  # columns that argparse leaves free
 DESCRIPTION = "One host for the plugins of every agent: find, check, approve, run and record them."
@@ -183,6 +185,8 @@ def _refuse(parser: Parser, name: str, rest: list[str]) -> NoReturn:
         parser.error(message, f"leave out zot's `ext`: `anyplug {meant}`")
     if name.startswith("/"):
         parser.error(message, f"`anyplug run {name}` runs a slash command")
+    if name == "version":
+        parser.error(message, "`anyplug --version` prints the version")
     from anyplug.frontends.cli.suggestions import suggestion  # only needed after a typo
 
     if meant := suggestion(name):
@@ -253,6 +257,26 @@ def folder(given: str) -> str:
     if not given:
         raise argparse.ArgumentTypeError("it is empty")
     return given
+
+
+def whole(what: str, least: int = 1, most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of whole numbers between two limits; `what` says what they count, for the error."""
+    limits = f"{least} or more" if most is None else f"{least} to {most}"
+
+    def parse(given: str) -> int:
+        number = int(given) if NUMBER.fullmatch(given) else -1
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f"'{given}' is not {what} ({limits})")
+        return number
+
+    return parse
+
+
+def seconds(given: str) -> float:
+    """Parse a number of seconds."""
+    if not SECONDS.fullmatch(given):
+        raise argparse.ArgumentTypeError(f"'{given}' is not a number of seconds (0 or more)")
+    return float(given)
 
 
 def command_at(words: list[str]) -> int:

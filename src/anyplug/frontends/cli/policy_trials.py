@@ -99,6 +99,9 @@ def explain(session: Session) -> int:
         session.print_json(shape(trial.harness, explained, refusal, now))
         return 0
     _show(explained)
+    if others := [name for name in place.harnesses() if name != trial.harness]:
+        ways = " or ".join(f"`--harness {name}`" for name in others)
+        session.note(f"decided as an event of {trial.harness}; {ways} uses the policies of {' or '.join(others)}")
     for line in (*outcome.said, *filter(None, (misplaced(given, trial.harness), trial.wrong_signals(signals)))):
         session.note(line)
     if now is not None and is_other:

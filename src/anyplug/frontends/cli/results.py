@@ -7,14 +7,18 @@ import msgspec
 from anyplug.call.kept_results import KeptResult, KeptResults
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.model.errors import UsageError
 
 
 def _results(parser: Parser) -> Command:
     parser.add_argument("id", nargs="?", default="", metavar="ID", help="print this result")
-    parser.add_argument("--from", dest="offset", type=int, default=0, metavar="N", help="begin at this character")
-    parser.add_argument("--length", type=int, default=None, metavar="N", help="print this many characters")
+    parser.add_argument(
+        "--from", dest="offset", type=whole("a position", 0), default=0, metavar="N", help="begin at this character"
+    )
+    parser.add_argument(
+        "--length", type=whole("a number of characters"), default=None, metavar="N", help="print this many characters"
+    )
     return results
 
 
@@ -30,8 +34,6 @@ def results(session: Session) -> int:
             raise UsageError("--from and --length need the ID of a result", "`anyplug results` lists them")
         _list(session, kept.all())
         return 0
-    if options.offset < 0 or (options.length is not None and options.length < 1):
-        raise UsageError("--from must be 0 or more, and --length 1 or more", "`anyplug help results` explains them")
     about = kept.find(options.id)
     part = kept.read(options.id, options.offset, about.characters if options.length is None else options.length)
     if session.options.json:

@@ -9,7 +9,6 @@ from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.manage import plugin_catalogues
 from anyplug.manage.plugin_catalogues import Hit
-from anyplug.model import hints
 from anyplug.model.errors import FAILED, InstallError, UsageError
 
 MOST = 20  # hits that are shown
@@ -63,4 +62,4 @@ def _show(session: Session, hits: list[Hit], words: str) -> None:
         how = f"anyplug install {shlex.join(hit.install)}" if hit.install else "its catalogue does not say how"
         render.out(f"  {render.line(how)}")
     if len(hits) > MOST:
-        session.note(f"{len(hits) - MOST} more; {hints.command('search', *session.options.typed, '--json')} lists all")
+        session.note(f"{len(hits) - MOST} more; {session.again('--json')} lists all")

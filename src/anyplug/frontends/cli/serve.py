@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session, collect_from_now
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, seconds
 from anyplug.frontends.cli.via_daemon import Attached, HostGone
 from anyplug.frontends.daemon.locate import CURE, LINGER_S, Address, NotStarted, credentials
 from anyplug.home import process_identity
 from anyplug.home.settings import find_home
-from anyplug.model.errors import AnyplugError, UsageError
+from anyplug.model.errors import AnyplugError, ConfigError, UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -36,7 +36,7 @@ def _serve(parser: Parser) -> Command:
     parser.add_argument("--detach", action="store_true", help="run in the background, and return once it is running")
     parser.add_argument(
         "--linger",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help=f"exit after SECONDS without clients (default: {LINGER_S:.0f} with --detach, else never)",
     )
@@ -71,6 +71,10 @@ def serve(session: Session) -> int:
     if session.options.systemd:
         return _print_unit(session)
     _refuse_what_needs_http(session.options)
+    try:
+        find_home(session.options.home).read_settings()
+    except ConfigError as error:  # it starts all the same, and reads them again when they are fixed
+        session.warn(f"{error.message} (nothing can be called until it is fixed: {error.hint})")
     if session.options.detach:
         return _detach(session)
     while (resident := _hand_over(session)) is not None:

@@ -19,7 +19,7 @@ from anyplug.frontends.cli.describe_plugin import (
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.frontends.json_output import process_shape, show_shape
 from anyplug.home import plugin_config
-from anyplug.model import permissions, protected_paths
+from anyplug.model import hints, permissions, protected_paths
 from anyplug.model.errors import ConfigError
 from anyplug.model.tool_names import described
 from anyplug.model.types import Plugin
@@ -84,7 +84,7 @@ def show(session: Session) -> int:
             ("digest", digest[:16]),
             *(_own_folder_fields(session, entry, held_by, digest) if held_by is not None else ()),
             ("servers", describe_servers(plugin)),
-            ("tools", model_texts.shown(entry.tools, f"anyplug tools {plugin.name}")),
+            ("tools", model_texts.shown(entry.tools, hints.command("tools", plugin.name))),
             ("started", [_start_line(name, why) for name, why in cold.items()]),
             ("commands", [described(f"/{one.name}", render.line(one.description)) for one in entry.commands]),
             ("process", _process_lines(process)),

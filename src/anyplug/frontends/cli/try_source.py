@@ -9,7 +9,6 @@ from anyplug.frontends.cli.cli_run import Session, refuse
 from anyplug.frontends.cli.parsing import Command, Parser
 from anyplug.manage import pasted_servers
 from anyplug.manage.installer import Installer
-from anyplug.model import hints
 from anyplug.model.errors import ToolNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -55,10 +54,10 @@ def _run(session: Session, folder: str) -> int:
     session.use_only(folder)
     entry = session.plugin(folder)
     if not options.json:
-        approve.present(session, entry, entry.plugin.permissions, shows_instructions=True, is_kept=False)
+        approve.present(session, entry, entry.plugin.permissions, shows_instructions=True, tried_from=options.source)
     if not options.yes:
         if not terminal.can_ask():
-            again = hints.command("try", *options.typed, "--yes")
+            again = session.again("--yes")
             refuse(f"'{entry.name}' was not run: this is not a terminal", f"{again} runs it without asking")
         if not session.confirm("Run it once? What it changes outside is not undone"):
             refuse(f"'{entry.name}' was not run", "nothing of it is kept")

@@ -6,7 +6,7 @@ from typing import Any
 
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.frontends.cli.serve import NotUp
 from anyplug.frontends.daemon.locate import Address, NotStarted, may_attach
 from anyplug.home.settings import find_home
@@ -23,7 +23,7 @@ def _ui(parser: Parser) -> Command:
     parser.add_argument("--no-open", action="store_true", help="print the link instead of opening a browser")
     parser.add_argument(
         "--port",
-        type=int,
+        type=whole("a port", 0, LAST_PORT),
         metavar="N",
         help="serve at this port, if it is not served yet (default: a free one)",
     )
@@ -36,8 +36,6 @@ COMMANDS = {"ui": _ui}
 def open_page(session: Session) -> int:
     """Open the console, which the daemon serves. Raises AnyplugError."""
     options = session.options
-    if options.port is not None and not 0 <= options.port <= LAST_PORT:
-        raise UsageError(f"{options.port} is not a port", f"a port is a number from 0 to {LAST_PORT}")
     if not may_attach():
         raise UsageError("the console needs the daemon, and ANYPLUG_RESIDENT=off says not to use one", "unset it")
     given = _opened(session)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.fleet_command import add_connection, connection
-from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.home.settings import FleetSettings
 from anyplug.model.errors import ConfigError, UsageError
 
@@ -21,7 +21,13 @@ def _worker(parser: Parser) -> Command:
         "--label", action="append", default=[], metavar="NAME=VALUE", help="what this machine has; may be repeated"
     )
     parser.add_argument("--pull", action="store_true", help="fetch the plugins that the fleet's admin published")
-    parser.add_argument("--places", type=int, default=0, metavar="N", help="calls at once (default: 4 per processor)")
+    parser.add_argument(
+        "--places",
+        type=whole("a number of calls"),
+        default=0,
+        metavar="N",
+        help="calls at once (default: 4 per processor)",
+    )
     parser.epilog = "On SIGTERM it accepts no more calls, and exits when the running ones have ended."
     return work
 

@@ -1,0 +1,3 @@
+export function register(api) {
+  api.registerTool({ name: 'exports-in-commonjs.act', inputSchema: { type: 'object' }, run: () => 'done' });
+}
