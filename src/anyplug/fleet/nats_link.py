@@ -17,8 +17,9 @@ from anyplug.home.settings import FleetSettings
 from anyplug.model.errors import AnyplugError, ConfigError
 
 if TYPE_CHECKING:  # takes 180 ms to import
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from anyplug.fleet.quick_client import Heard, QuickClient
 
 LIBRARIES = ("nats", "nkeys")
 CONNECT_S = 2  # for one attempt
@@ -47,7 +48,7 @@ class FleetError(AnyplugError):
 class Link:
     """One member's connection. Its subscriptions survive reconnecting."""
 
-    def __init__(self, settings: FleetSettings, own: Credentials, client: "Client") -> None:
+    def __init__(self, settings: FleetSettings, own: Credentials, client: "QuickClient") -> None:
         from nats.errors import Error  # imported with the client
 
         self.own = own
@@ -75,6 +76,18 @@ class Link:
         except self._errors:
             return False
         return True
+
+    def post(self, subject: str, data: bytes, reply: str, *, at_once: bool) -> bool:
+        """Send a short message without waiting; return False if there is no connection to send it by.
+
+        `at_once` is for a message that somebody waits for and no other follows: it costs a write of its own.
+        """
+        return self.client.post(subject, data, reply, at_once=at_once)
+
+    async def listen_quickly(self, subject: str, heard: "Heard") -> None:
+        """Call `heard` with each message to a subject, as soon as it is read."""
+        await self.client.subscribe_quickly(subject, heard)
+        await self.settle()
 
     async def listen(self, subject: str, heard: "Callable[[Msg], Awaitable[None]]") -> Any:
         """Call `heard` with each message to a subject, one after the other."""
@@ -268,10 +281,11 @@ async def linked(settings: FleetSettings, own: Credentials, patience_s: float = 
 
 
 async def _connect(settings: FleetSettings, own: Credentials, patience_s: float) -> Link:
-    from nats.aio.client import Client  # only members of a fleet need it
-    from nats.errors import Error
+    from nats.errors import Error  # only members of a fleet need it
 
-    client = Client()
+    from anyplug.fleet.quick_client import QuickClient  # as above
+
+    client = QuickClient()
     link = Link(settings, own, client)
 
     async def noted(error: Exception) -> None:
@@ -316,7 +330,7 @@ async def _connect(settings: FleetSettings, own: Credentials, patience_s: float)
             if patience_s and asyncio.get_running_loop().time() > until:
                 raise FleetError(f"cannot reach NATS at {link.url}: {said}", "check the address, and TLS") from error
             await asyncio.sleep(AGAIN_S)
-            client = link.client = Client()
+            client = link.client = QuickClient()
             continue
         client.options["max_reconnect_attempts"] = OPTIONS["max_reconnect_attempts"]
         return link
