@@ -8,6 +8,7 @@ Uses parts of nats-py that are not its interface; so `pyproject.toml` names the 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from nats.aio.client import Client
@@ -15,8 +16,11 @@ from nats.aio.msg import Msg
 
 Heard = Callable[[str, str, bytes, str], None]  # subject, reply, data, and the server's own status, if it is one
 STATUS = "Status"  # the header
-# Messages in one write. More would save system calls, but then the other side waits while we work, and we while it does.
+# Messages in one write. More would save system calls, but then each side would wait while the other works.
 TOGETHER = 16
+
+# asyncio warns of nats-py's streams whenever a TLS connection ends, which means nothing to the person who reads it.
+logging.getLogger("asyncio").addFilter(lambda record: "eof_received() has no effect" not in str(record.msg))
 
 
 class QuickClient(Client):
