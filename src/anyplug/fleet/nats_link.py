@@ -344,7 +344,7 @@ def _is_untrusted(error: BaseException) -> bool:
 
 
 def _hopeless(error: BaseException, link: Link) -> FleetError | None:
-    """Return what to tell a person who has to mend something before we can connect; None if another attempt may do."""
+    """Return what to tell a person who has to fix something before we can connect; None if another attempt may do."""
     if _is_untrusted(error):
         return FleetError(
             f"the certificate of {link.url} cannot be verified: {error}",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 
 Heard = Callable[[str, str, bytes, str], None]  # subject, reply, data, and the server's own status, if it is one
 STATUS = "Status"  # the header
@@ -64,9 +65,14 @@ class QuickClient(Client):
         self._write_pending()
 
     def _write_pending(self) -> None:
-        if self._pending_data_size and self._transport is not None and self.is_connected:
+        transport = self._transport
+        if not self._pending_data_size or not self.is_connected:
+            return  # written already, or nats-py writes it once it is connected again
+        if isinstance(transport, TcpTransport):
             pending, self._pending, self._pending_data_size = self._pending, [], 0
-            self._transport.writelines(pending)
+            transport.writelines(pending)  # type: ignore[no-untyped-call]
+        elif self._flush_queue is not None and self._flush_queue.empty():  # over a WebSocket, its task has to write
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         heard = self._quick.get(sid)
