@@ -33,7 +33,7 @@ AIM_SEQUENTIAL, AIM_IN_FLIGHT = 1 / 0.6, 1 / 0.4
 AIM_LINEAR = 1.1
 IN_FLIGHT = 64
 BLOCK = 50
-REQUEST, REPLY = 900, 700  # bytes of a sealed call and its answer, with the receipt
+WEIGHED = 20  # calls, of which the smallest has nothing else on the wire
 WAIT_S = 60.0
 PLACES, WAITS_S = 8, 0.25  # of a worker; of a tool that only waits
 WORKERS = (1, 2, 4, 8, 16)
@@ -160,49 +160,30 @@ async def rows(folder: str, plan: Plan) -> list[Row]:
 
 
 async def _calls(plan: Plan, folder: str) -> list[Row]:
-    import nats  # only needed here
-
     os.makedirs(folder)
-    bare_server = NatsServer(os.path.join(folder, "bare"), os.devnull)
-    os.makedirs(os.path.join(folder, "bare"))
-    bare_server.start()
-    echo = subprocess.Popen(  # noqa: ASYNC220 - it is started once
-        [sys.executable, os.path.join(os.path.dirname(__file__), "fleet_echo.py"), bare_server.url, str(REPLY)],
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert echo.stdout is not None
-        echo.stdout.readline()
-        client = await nats.connect(bare_server.url)
-        caller = Attachment("bench", yes=True)
+    caller = Attachment("bench", yes=True)
 
-        def write(root: str) -> None:
-            sessions.write(root, NAME, sessions.ECHO)
+    def write(root: str) -> None:
+        sessions.write(root, NAME, sessions.ECHO)
 
-        async with _fleet(folder, ["w1"], write, IN_FLIGHT) as (stage, host):
-            [tool] = host.tools
+    async with _fleet(folder, ["w1"], write, IN_FLIGHT) as (stage, host):
+        [tool] = host.tools
 
-            async def ours() -> None:
-                result = await host.call(tool.name, sessions.ARGUMENTS, attachment=caller)
-                assert not result.is_error, result
+        async def ours() -> None:
+            result = await host.call(tool.name, sessions.ARGUMENTS, attachment=caller)
+            assert not result.is_error, result
 
-            async def bare() -> None:
-                await client.request("echo", b"x" * REQUEST)
+        async def block(act: Callable[[], Awaitable[None]], at_once: int, count: int) -> None:
+            await _many(act, count, at_once)
 
-            async def block(act: Callable[[], Awaitable[None]], at_once: int, count: int) -> None:
-                await _many(act, count, at_once)
-
-            rounds = max(5, plan.calls // 100)
+        request, reply = await _sizes(host, ours)
+        rounds = max(5, plan.calls // 100)
+        count = 8 * IN_FLIGHT
+        async with _bare(os.path.join(folder, "bare"), request, reply) as bare:
             alone = await medians(rounds, lambda: block(ours, 1, BLOCK), lambda: block(bare, 1, BLOCK))
-            count = 8 * IN_FLIGHT
             full = await medians(rounds, lambda: block(ours, IN_FLIGHT, count), lambda: block(bare, IN_FLIGHT, count))
-            lost = await _time_to_lost(stage, host, caller)
-        await client.close()
-    finally:
-        echo.kill()
-        echo.wait()
-        bare_server.stop()
-    what, against = "a fleet call of an extension", "a bare request over NATS"
+        lost = await _time_to_lost(stage, host, caller)
+    what, against = "a fleet call of an extension", f"a bare request over NATS, {request} and {reply} bytes"
     return [
         Row(what=what, against=against, measured=alone[0] / BLOCK, baseline=alone[1] / BLOCK, aim=AIM_SEQUENTIAL),
         Row(
@@ -214,6 +195,47 @@ async def _calls(plan: Plan, folder: str) -> list[Row]:
         ),
         *lost,
     ]
+
+
+async def _sizes(host: Host, call: Callable[[], Awaitable[None]]) -> tuple[int, int]:
+    """Return how many bytes a call and its answer have, as NATS carries them."""
+    assert host.fleet is not None
+    assert host.fleet.link is not None
+    stats = host.fleet.link.client.stats
+    found = []
+    for _ in range(WEIGHED):
+        before = stats["out_bytes"], stats["in_bytes"]
+        await call()
+        found.append((stats["out_bytes"] - before[0], stats["in_bytes"] - before[1]))
+    return min(sent for sent, _ in found), min(heard for _, heard in found)
+
+
+@contextlib.asynccontextmanager
+async def _bare(folder: str, request: int, reply: int) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Run a server and a process that answers, and yield what asks it: messages of so many bytes."""
+    import nats  # only needed here
+
+    os.makedirs(folder)
+    server = NatsServer(folder, os.devnull)
+    server.start()
+    echo = subprocess.Popen(  # noqa: ASYNC220 - it is started once
+        [sys.executable, os.path.join(os.path.dirname(__file__), "fleet_echo.py"), server.url, str(reply)],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert echo.stdout is not None
+        echo.stdout.readline()
+        client = await nats.connect(server.url)
+
+        async def bare() -> None:
+            await client.request("echo", b"x" * request)
+
+        yield bare
+        await client.close()
+    finally:
+        echo.kill()
+        echo.wait()
+        server.stop()
 
 
 async def _time_to_lost(stage: Stage, host: Host, caller: Attachment) -> list[Row]:

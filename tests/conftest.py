@@ -42,7 +42,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("anyplug")
 LONGEST_ID = 100  # characters of a parameter
-LONG_ONES = {"test_docs.py", "test_wheel.py", "test_bad_servers.py"}  # with tests of ten seconds and more
+LONG_ONES = {"test_fleet_soak.py", "test_docs.py", "test_wheel.py", "test_bad_servers.py"}  # ten seconds and more
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,11 @@ import pytest
 import yaml
 
 import command_line
-from anyplug.fleet.administration import SERVER
+from anyplug.fleet.administration import SERVER, write_credentials
 from anyplug.fleet.nats_link import Link
 from anyplug.fleet.nats_server import NatsServer
 from anyplug.frontends.worker.worker import DRAIN_S
-from fleets import Fleet
+from fleets import Fleet, until
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/run-a-fleet.md").read_text()
 
@@ -104,6 +106,30 @@ def test_members_connect_over_tls_and_only_to_a_server_whose_certificate_is_veri
         assert "--ca FILE" in refused.err
         done = command_line.ok(*words, "--ca", str(tmp_path / "ca.pem"))
         assert "KV_ap_trust" in done.out + done.err
+        assert "eof_received" not in refused.err + done.err  # nothing of what asyncio thinks of nats-py
+
+        # A worker says so, too, and also what a server over TLS thinks of its key.
+        write_credentials(str(tmp_path / "others"), [("worker", "w9")], "ap")
+        own = str(tmp_path / "others" / "w9.creds")
+        words = ["worker", "--nats", f"tls://127.0.0.1:{port}", "--credentials", own]
+        for more, reason in ([], "cannot be verified"), (["--ca", str(tmp_path / "ca.pem")], "does not know the key"):
+            refused = command_line.run(*words, *more)
+            assert reason in refused.err
+            assert "Traceback" not in refused.err
+
+
+def test_a_worker_that_cannot_connect_ends_at_the_first_signal(tmp_path: Path):
+    write_credentials(str(tmp_path), [("worker", "w1")], "ap")
+    words = ["worker", "--nats", "nats://127.0.0.1:9", "--credentials", str(tmp_path / "w1.creds")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyplug", "--home", str(tmp_path / "home"), *words],
+        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=tmp_path, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    with process:
+        assert process.stderr.readline().startswith("connecting to")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 @pytest.mark.anyio
@@ -136,3 +162,34 @@ async def test_the_admin_can_back_up_the_decisions_and_put_them_back(tmp_path: P
         for chunk in chunks:
             await link.client.request(begun["deliver_subject"], chunk, timeout=5)
         assert await link.all(link.subjects.trust, "approval.*") == {"approval.x": b"one"}
+
+
+@pytest.mark.anyio
+async def test_messages_of_calls_keep_their_order_and_one_that_cannot_be_handled_ends_nothing(tmp_path: Path):
+    heard: list[bytes] = []
+
+    def take(_subject: str, _reply: str, data: bytes, _status: str) -> None:
+        heard.append(data)
+        if data == b"3":
+            raise ValueError(data)
+
+    async with Fleet(tmp_path) as fleet, fleet.link("w1") as worker, fleet.link("g1") as gateway:
+        subject = worker.subjects.run(worker.own.key)
+        await worker.listen_quickly(subject, take)
+        sent = [str(number).encode() for number in range(100)]
+        for number, data in enumerate(sent):
+            if number % 10 == 9:
+                await gateway.send(subject, [data])  # the long way
+            else:
+                assert gateway.post(subject, data, "", at_once=number % 7 == 0)
+        await until(lambda: len(heard) >= len(sent))
+        assert heard == sent
+
+        # Nobody hears it: the server's status comes the same way.
+        answered: list[tuple[bytes, str]] = []
+        answers = gateway.subjects.answers(gateway.own.key, "x")
+        await gateway.listen_quickly(f"{answers}.>", lambda _, __, data, status: answered.append((data, status)))
+        gateway.post(gateway.subjects.run("x"), b"?", f"{answers}.1", at_once=True)
+        await until(lambda: answered)
+        assert answered == [(b"", "503")]
+    assert not gateway.post(subject, b"late", "", at_once=True)

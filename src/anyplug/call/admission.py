@@ -99,6 +99,8 @@ class Admission:
         approvals = self._catalog.approvals
         if not plugin.explicit:
             approvals.refresh()
+        if plugin.in_fleet:  # nothing of it is here that could be looked at
+            return await self._look(plugin)
         decided, before = approvals.decided, self._catalog.last_reading(plugin)
         # Start watching first, so that every later change is seen.
         is_watched = plugin.stays_up and before is not None and await self._is_watched(plugin, before)

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 import anyio
 import msgspec
@@ -42,9 +42,6 @@ from anyplug.fleet.sealing import NotOpened, Opening, Session, TooLong
 from anyplug.model.errors import Lost, TooLarge
 from anyplug.model.types import Call, Progress, Result
 from anyplug.runtime.processes.program import Receipt
-
-if TYPE_CHECKING:  # takes 180 ms to import
-    from nats.aio.msg import Msg
 
 PROBE_S = 0.5  # between two questions to a worker with calls of ours, and for each answer
 MOST_MISSES = 4  # of its answers, then its calls are lost: it hangs
@@ -144,7 +141,7 @@ class Attempts:
     async def __aenter__(self) -> Self:
         own = self._link.own.key
         self._start = len(self._link.subjects.answers(own, ""))
-        await self._link.listen(self._link.subjects.answers(own, ">"), self._heard)
+        await self._link.listen_quickly(self._link.subjects.answers(own, ">"), self._heard)
         self._link.on_back.append(self._be_patient)
         self._prober = asyncio.get_running_loop().create_task(self._probe_all())
         return self
@@ -213,13 +210,17 @@ class Attempts:
     async def _send(self, session: Session, attempt: Attempt, run: Run) -> bool:
         """Send a call; return False if there is no connection. Raises TooLarge."""
         subjects = self._link.subjects
+        subject = subjects.run(attempt.worker)
+        reply = f"{subjects.answers(self._link.own.key, attempt.worker)}.{attempt.id}"
+        if sealed := session.seal_now(run):
+            attempt.sent = (sealed,)
+            return self._link.post(subject, sealed, reply, at_once=len(self._open) == 1)
         async with session.turn:
             try:
                 attempt.sent = session.seal(run)
             except TooLong as error:
                 raise TooLarge(f"the arguments cannot be sent to a worker: {error}", PASS_LESS) from error
-            reply = f"{subjects.answers(self._link.own.key, attempt.worker)}.{attempt.id}"
-            return await self._link.send(subjects.run(attempt.worker), attempt.sent, reply)
+            return await self._link.send(subject, attempt.sent, reply)
 
     async def _end_of(self, attempt: Attempt) -> Done | NotRun:
         """Wait for the end, passing progress on."""
@@ -300,11 +301,10 @@ class Attempts:
             del self._waiting[name]
         return answer or GONE
 
-    async def _heard(self, message: "Msg") -> None:
+    def _heard(self, subject: str, _: str, data: bytes, status: str) -> None:
         """Read what a worker says; what is not sealed for us, or signed, is ignored."""
-        worker, _, name = message.subject[self._start :].partition(".")
-        data = message.data
-        if message.headers and message.headers.get("Status") == NO_RESPONDERS:
+        worker, _, name = subject[self._start :].partition(".")
+        if status == NO_RESPONDERS:
             self._nobody_heard(name)
         elif data[:1] == sealing.SEALED:
             session = self._named.get(sealing.session_of(data))

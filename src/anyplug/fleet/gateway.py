@@ -311,6 +311,8 @@ class Gateway:
         if not self.link.is_up:
             raise self._unavailable(call, f"NATS at {self.link.url} cannot be reached at the moment")
         able = [seen for seen in self._able(approval) if not seen.said.is_draining and seen.key not in refusals]
+        if len(able) == 1:
+            return able[0]
         if able:
             return min(able, key=lambda seen: (seen.is_silent, seen.load, seen.mine, seen.key))
         if refusals and {refused.reason for refused in refusals.values()} == {"overloaded"}:

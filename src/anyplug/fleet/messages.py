@@ -16,7 +16,7 @@ to PREFIX.trust is stored in the admin's account, as $KV.PREFIX_dir.WORKER and s
 """
 
 import hashlib
-import secrets
+import os
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from anyplug.runtime.processes.program import Receipt
 BEAT_S = 2.0  # between two announcements of a worker
 GONE_S = 3 * BEAT_S  # after the last one, it counts as gone
 START_S = 5.0  # from the decision of a gateway on: a worker starts no call later
+ID_BYTES = 12  # of an attempt's id that cannot be guessed
 KEYS = 4096  # names of approvals that are remembered: each call needs its own several times
 LEASE_S = 15.0  # without a confirmation of the approvals by the quorum, a worker refuses calls
 RENEW_S = 3.0  # between two confirmations
@@ -241,7 +242,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 def attempt_id(start_by: float) -> str:
     """Return a new id for an attempt to run a call. Who does not know it cannot speak of it."""
-    return f"{int(start_by * 1000):012x}{secrets.token_hex(12)}"
+    return f"{int(start_by * 1000):012x}{os.urandom(ID_BYTES).hex()}"
 
 
 def start_by_of(id: str) -> float:

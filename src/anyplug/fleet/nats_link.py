@@ -17,8 +17,9 @@ from anyplug.home.settings import FleetSettings
 from anyplug.model.errors import AnyplugError, ConfigError
 
 if TYPE_CHECKING:  # takes 180 ms to import
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
+
+    from anyplug.fleet.quick_client import Heard, QuickClient
 
 LIBRARIES = ("nats", "nkeys")
 CONNECT_S = 2  # for one attempt
@@ -47,7 +48,7 @@ class FleetError(AnyplugError):
 class Link:
     """One member's connection. Its subscriptions survive reconnecting."""
 
-    def __init__(self, settings: FleetSettings, own: Credentials, client: "Client") -> None:
+    def __init__(self, settings: FleetSettings, own: Credentials, client: "QuickClient") -> None:
         from nats.errors import Error  # imported with the client
 
         self.own = own
@@ -58,6 +59,7 @@ class Link:
         self.back = asyncio.Event()  # set at each reconnection; the one who waits clears it
         self.refused = ""  # the last thing that the server did not let us do
         self.trouble: Exception | None = None  # the last that the client told
+        self.hopeless: FleetError | None = None  # why there is no point in trying to connect again
         self.on_back: list[Callable[[], None]] = []
 
     @property
@@ -75,6 +77,18 @@ class Link:
         except self._errors:
             return False
         return True
+
+    def post(self, subject: str, data: bytes, reply: str, *, at_once: bool) -> bool:
+        """Send a short message without waiting; return False if there is no connection to send it by.
+
+        `at_once` is for a message that somebody waits for and no other follows: it costs a write of its own.
+        """
+        return self.client.post(subject, data, reply, at_once=at_once)
+
+    async def listen_quickly(self, subject: str, heard: "Heard") -> None:
+        """Call `heard` with each message to a subject, as soon as it is read."""
+        await self.client.subscribe_quickly(subject, heard)
+        await self.settle()
 
     async def listen(self, subject: str, heard: "Callable[[Msg], Awaitable[None]]") -> Any:
         """Call `heard` with each message to a subject, one after the other."""
@@ -268,14 +282,22 @@ async def linked(settings: FleetSettings, own: Credentials, patience_s: float = 
 
 
 async def _connect(settings: FleetSettings, own: Credentials, patience_s: float) -> Link:
-    from nats.aio.client import Client  # only members of a fleet need it
-    from nats.errors import Error
+    from nats.errors import Error  # only members of a fleet need it
 
-    client = Client()
+    from anyplug.fleet.quick_client import QuickClient  # as above
+
+    client = QuickClient()
     link = Link(settings, own, client)
+    untrusted = 0  # attempts at servers without a certificate that we can verify
+    limit: asyncio.Timeout | None = None  # of the first connection
 
     async def noted(error: Exception) -> None:
+        nonlocal untrusted
         link.trouble = error
+        link.hopeless = _hopeless(error, link) or link.hopeless  # nats-py may raise only that no server is left
+        untrusted += _is_untrusted(error)
+        if limit is not None and untrusted == len(settings.nats):
+            limit.reschedule(0)  # nats-py would go on for ever
         if "permissions violation" in str(error).lower():
             link.refused = re.sub(r"^nats: '?|'$", "", str(error))
 
@@ -288,7 +310,9 @@ async def _connect(settings: FleetSettings, own: Credentials, patience_s: float)
     until = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
-            async with asyncio.timeout(CONNECT_S * (len(settings.nats) + 1)):  # it never ends if TLS fails
+            link.hopeless = None
+            untrusted, limit = 0, asyncio.timeout(CONNECT_S * (len(settings.nats) + 1))
+            async with limit:
                 await client.connect(
                     list(settings.nats),
                     name=f"anyplug {own.member.role} {own.member.name}",
@@ -301,25 +325,37 @@ async def _connect(settings: FleetSettings, own: Credentials, patience_s: float)
                     **login,
                 )
         except (Error, OSError, TimeoutError) as told:
+            if (hopeless := _hopeless(told, link) or link.hopeless) is not None:
+                raise hopeless from told
             error = link.trouble if link.trouble is not None and isinstance(told, TimeoutError) else told
-            if type(error).__name__ == "SSLCertVerificationError":  # to import `ssl` takes a while
-                raise FleetError(
-                    f"the certificate of {link.url} cannot be verified: {error}",
-                    "name the authority that signed it: --ca FILE, or `ca` in [fleet] of settings.toml",
-                ) from error
-            said = str(error).strip() or type(error).__name__
-            if "authorization violation" in said.lower():
-                raise FleetError(
-                    f"{link.url} does not know the key of '{own.member.name}'",
-                    "the server's configuration is from `anyplug fleet config`; reload it if it is new",
-                ) from error
             if patience_s and asyncio.get_running_loop().time() > until:
+                said = str(error).strip() or type(error).__name__
                 raise FleetError(f"cannot reach NATS at {link.url}: {said}", "check the address, and TLS") from error
             await asyncio.sleep(AGAIN_S)
-            client = link.client = Client()
+            client = link.client = QuickClient()
             continue
+        limit = None
         client.options["max_reconnect_attempts"] = OPTIONS["max_reconnect_attempts"]
         return link
+
+
+def _is_untrusted(error: BaseException) -> bool:
+    return type(error).__name__ == "SSLCertVerificationError"  # to import `ssl` takes a while
+
+
+def _hopeless(error: BaseException, link: Link) -> FleetError | None:
+    """Return what to tell a person who has to fix something before we can connect; None if another attempt may do."""
+    if _is_untrusted(error):
+        return FleetError(
+            f"the certificate of {link.url} cannot be verified: {error}",
+            "name the authority that signed it: --ca FILE, or `ca` in [fleet] of settings.toml",
+        )
+    if "authorization violation" in str(error).lower():
+        return FleetError(
+            f"{link.url} does not know the key of '{link.own.member.name}'",
+            "the server's configuration is from `anyplug fleet config`; reload it if it is new",
+        )
+    return None
 
 
 def _tls(settings: FleetSettings) -> Any:

@@ -132,6 +132,15 @@ class Session:
         parts = (Part(self._long, at, count, whole[at * PART : (at + 1) * PART]) for at in range(count))
         return [self._sealed(_encode(part)) for part in parts]
 
+    def seal_now(self, message: Any) -> bytes:
+        """Return a message as it is sent at once; empty if it has to be sent in `turn`.
+
+        It is long, or a long one is on its way.
+        """
+        if self.turn.locked() or len(whole := _encode(message)) > PART:
+            return b""
+        return self._sealed(whole)
+
     def _sealed(self, plain: bytes) -> bytes:
         self._said += 1
         head = SEALED + self.name + self._said.to_bytes(COUNTER_BYTES)

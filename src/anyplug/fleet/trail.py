@@ -88,14 +88,26 @@ class Sender:
 
     async def send(self) -> None:
         """Send all records that there are. Raises FleetError and StoreError."""
-        link = self._link
-        while rows := await anyio.to_thread.run_sync(self._audit.chained, self._sent, MOST):
-            data = link.own.sign(msgspec.msgpack.encode(Batch(link.own.certificate, tuple(rows))))
-            first, last = rows[0][0], rows[-1][0]
-            id = {"Nats-Msg-Id": f"{link.own.key}:{first}-{last}:{rows[-1][3][:16]}"}
-            await link.store(link.subjects.audit(link.own.key), data, id)
-            self._sent = last
-            await anyio.to_thread.run_sync(self._write)
+        link, before = self._link, self._sent
+        try:
+            while (batch := await anyio.to_thread.run_sync(self._batch)) is not None:
+                last, id, data = batch
+                await link.store(link.subjects.audit(link.own.key), data, {"Nats-Msg-Id": id})
+                self._sent = last
+        finally:
+            if self._sent != before:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._write)
+
+    def _batch(self) -> tuple[int, str, bytes] | None:
+        """Return the next records as they are sent, with the last number and an id; None if all are sent. Blocks."""
+        own = self._link.own
+        rows = self._audit.chained(self._sent, MOST)
+        if not rows:
+            return None
+        first, last = rows[0][0], rows[-1][0]
+        data = own.sign(msgspec.msgpack.encode(Batch(own.certificate, tuple(rows))))
+        return last, f"{own.key}:{first}-{last}:{rows[-1][3][:16]}", data
 
     async def finish(self) -> None:
         """Send the records of the calls that have just ended; what does not arrive is sent at the next start."""

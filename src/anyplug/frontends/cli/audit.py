@@ -52,7 +52,8 @@ def _audit(parser: Parser) -> Command:
         nargs="?",
         choices=_Actions(ACTIONS),
         metavar="ACTION|NUMBER",
-        help="a record's number: show it whole; summary: count records; export: print all as lines; prune: remove old ones; verify: same as --verify",
+        help="a record's number: show it whole; summary: count records; export: print all as lines; "
+        "prune: remove old ones; verify: same as --verify",
     )
     parser.add_argument(
         "-n", type=whole("a number of records"), metavar="N", help=f"the last N records (default: {SHOWN} in a table)"

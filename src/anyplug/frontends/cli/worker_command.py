@@ -7,7 +7,7 @@ from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.fleet_command import add_connection, connection
 from anyplug.frontends.cli.parsing import Command, Parser, whole
 from anyplug.home.settings import FleetSettings
-from anyplug.model.errors import ConfigError, UsageError
+from anyplug.model.errors import AnyplugError, ConfigError, UsageError
 
 if TYPE_CHECKING:
     from anyplug.fleet.credentials import Credentials
@@ -56,8 +56,20 @@ def work(session: Session) -> int:
     session.leave_signals()
     import anyio  # with the host
 
-    anyio.run(_serve, session, settings, own, labels)
+    try:
+        anyio.run(_serve, session, settings, own, labels)
+    except ExceptionGroup as group:
+        ours, others = group.split(AnyplugError)
+        if ours is None or others is not None:
+            raise
+        raise _first(ours) from None
     return 0
+
+
+def _first(group: ExceptionGroup[AnyplugError]) -> AnyplugError:
+    """Return the first error of a task group, which may be inside another one."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 async def _serve(session: Session, settings: FleetSettings, own: "Credentials", labels: dict[str, str]) -> None:
@@ -68,13 +80,14 @@ async def _serve(session: Session, settings: FleetSettings, own: "Credentials", 
     from anyplug.host.host import Host
 
     leaving = anyio.Event()
+    is_up = False
     heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
     with anyio.open_signal_receiver(*heard) as signals:
         async with anyio.create_task_group() as tasks:
 
             async def end() -> None:
                 async for _ in signals:
-                    if leaving.is_set():  # somebody does not want to wait for the running calls
+                    if leaving.is_set() or not is_up:  # there are no calls to wait for, or somebody does not want to
                         tasks.cancel_scope.cancel()
                     leaving.set()
 
@@ -83,7 +96,13 @@ async def _serve(session: Session, settings: FleetSettings, own: "Credentials", 
             async with linked(settings, own) as link, Host(home=session.options.home, tell=session.note) as host:
                 options = session.options
                 worker = Worker(link, host, labels=labels, places=options.places, pulls=options.pull, tell=session.note)
-                up = f"worker '{own.member.name}' is up; Ctrl-C ends it when its calls have ended"
-                await worker.serve(leaving, lambda: session.note(up))
+
+                def ready() -> None:
+                    nonlocal is_up
+                    is_up = True
+                    session.note(f"worker '{own.member.name}' is up; Ctrl-C ends it when its calls have ended")
+
+                await worker.serve(leaving, ready)
             tasks.cancel_scope.cancel()
-    session.note(f"worker '{own.member.name}' has left the fleet")
+    if is_up:
+        session.note(f"worker '{own.member.name}' has left the fleet")

@@ -147,7 +147,8 @@ class Worker:
         self._link.on_back.append(self._was_back)
         async with anyio.create_task_group() as tasks:
             self.calls.tasks = tasks
-            await self._link.listen(self._link.subjects.run(self._link.own.key), self.calls.heard)
+            tasks.start_soon(self.calls.keep_running)
+            await self._link.listen_quickly(self._link.subjects.run(self._link.own.key), self.calls.heard)
             await self._announce()
             ready()
             sender = Sender(self._link, self._host.audit, self._host.catalog.home.path, self._tell)

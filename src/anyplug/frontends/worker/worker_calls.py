@@ -8,10 +8,11 @@ An id says until when its call may start. So what is too old to be remembered ca
 id the worker says that it forgot, not that it never ran.
 """
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import anyio
 import anyio.abc
@@ -48,9 +49,7 @@ from anyplug.fleet.sealing import NotOpened, Session, TooLong
 from anyplug.model.errors import RETURN_LESS, Cancelled, TooLarge
 from anyplug.model.types import Block, File, Progress, Result, Text, Tool
 
-if TYPE_CHECKING:  # takes 180 ms to import
-    from nats.aio.msg import Msg
-
+if TYPE_CHECKING:
     from anyplug.audit.audit_log import Record
 
 MOST_KEPT = 64 << 20  # bytes of results that are kept
@@ -87,13 +86,14 @@ class Runs(Protocol):
 class _Known:
     """What is known of one id."""
 
-    __slots__ = ("answer", "at", "gateway", "scope", "state")
+    __slots__ = ("answer", "at", "gateway", "is_cancelled", "state", "task")
 
     def __init__(self, gateway: str, state: RunState) -> None:
         self.gateway = gateway
         self.state = state
         self.at = time.monotonic()
-        self.scope: anyio.CancelScope | None = None
+        self.task: asyncio.Task[None] | None = None  # while it runs
+        self.is_cancelled = False  # its caller does not want it any more
         self.answer: Done | Refused | None = None
 
 
@@ -110,7 +110,11 @@ class WorkerCalls:
         self._kept: deque[tuple[str, int]] = deque()  # the ids of results, the oldest first, with their sizes
         self._kept_bytes = 0
         self._idle = anyio.Event()
-        self.tasks: anyio.abc.TaskGroup
+        self.tasks: anyio.abc.TaskGroup  # for jobs
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._failed = asyncio.Event()
+        self._fault: BaseException | None = None  # what a call raised, which it must not
+        self._is_over = False
         self.running = 0
         self.is_draining = False
 
@@ -120,18 +124,39 @@ class WorkerCalls:
             self._idle = anyio.Event()
             await self._idle.wait()
 
-    async def heard(self, message: "Msg") -> None:
-        """Read what a gateway says.
+    async def keep_running(self) -> NoReturn:
+        """Keep the running calls until this is cancelled; raises what one of them raised."""
+        try:
+            await self._failed.wait()
+            assert self._fault is not None
+            raise self._fault
+        finally:
+            self._is_over = True
+            for task in self._under_way:
+                task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*self._under_way, return_exceptions=True)
 
-        Runs for one message after the other, so it waits neither for calls, nor for a long result that is being sent.
-        """
-        data = message.data
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that `keep_running` keeps. A task of anyio's own group takes five times as long to start."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fault = error
+            self._failed.set()
+
+    def heard(self, _: str, reply: str, data: bytes, _status: str) -> None:
+        """Read what a gateway says."""
         if data[:1] == sealing.HELLO:
-            await self._greet(data, message.reply)
+            self._greet(data, reply)
         elif data[:1] == sealing.SEALED:
             session = self._sessions.get(sealing.session_of(data))
             if session is None or self._runs.trust.is_withdrawn(session.other.key):
-                await self._link.send(message.reply, [sealing.unsaid(data, self._link.own, self._epoch)])
+                self._post(reply, sealing.unsaid(data, self._link.own, self._epoch))
                 return
             try:
                 opened = session.open(data, is_ordered=True)
@@ -139,36 +164,40 @@ class WorkerCalls:
             except (NotOpened, msgspec.DecodeError):
                 return
             if said is not None:
-                self._take(session, said, message.reply)
+                self._take(session, said, reply)
 
-    async def _greet(self, data: bytes, reply: str) -> None:
+    def _post(self, reply: str, data: bytes) -> bool:
+        return self._link.post(reply, data, "", at_once=self.running <= 1)
+
+    def _greet(self, data: bytes, reply: str) -> None:
         try:
             session, answer = sealing.accept(data, self._link.own, self._epoch, self._runs.trust.is_withdrawn)
         except NotOpened as error:
             self._runs.log(f"a session was refused: {error}")
-            await self._link.send(reply, [sealing.unsaid(data, self._link.own, self._epoch, str(error))])
+            self._post(reply, sealing.unsaid(data, self._link.own, self._epoch, str(error)))
             return
         if len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         self._sessions[session.name] = session
-        await self._link.send(reply, [answer])
+        self._post(reply, answer)
 
     def _take(self, session: Session, said: ToWorker, reply: str) -> None:
         if isinstance(said, Run):
             self._tidy()
             if (refused := self._refusal(said)) is not None:
-                self.tasks.start_soon(self._say, session, refused, reply)
+                self._start(self._say_all(session, [refused], reply))
                 return
             known = self._known[said.id] = _Known(session.other.key, "running")
-            known.scope = anyio.CancelScope()  # the next message may be its cancellation
             self.running += 1
-            self.tasks.start_soon(self._run, session, said, reply, known.scope)
+            self._start(self._run(session, said, reply, known))
         elif isinstance(said, Cancel):
             running = self._of(session, said.id)
-            if running is not None and running.scope is not None:
-                running.scope.cancel()
+            if running is not None and not running.is_cancelled:
+                running.is_cancelled = True  # it may not have begun
+                if running.task is not None:
+                    running.task.cancel()
         elif isinstance(said, AskedJob):
-            self.tasks.start_soon(self._say_of_job, session, said, reply)
+            self._start(self._say_of_job(session, said, reply))
         else:
             self._report(session, said, reply)
 
@@ -197,7 +226,7 @@ class WorkerCalls:
         if not trust.is_confirmed:
             return refused("unconfirmed", "it cannot confirm what is approved, because it is disconnected")
         approval = trust.approval(approval_key(run.digest, run.definition))
-        if approval is None or approval.name != run.plugin or set(approval.granted) != set(run.granted):
+        if approval is None or approval.name != run.plugin or not _are_same(approval.granted, run.granted):
             return refused("not_approved", f"'{run.plugin}' is not approved for the fleet with these grants")
         if self._runs.tool_of(run.plugin, run.digest, run.tool) is None:
             return refused("gone", f"it does not offer '{run.tool}' of this version of '{run.plugin}' now")
@@ -205,33 +234,48 @@ class WorkerCalls:
             return refused("overloaded", f"all its {self._places} places are taken")
         return None
 
-    async def _run(self, session: Session, run: Run, reply: str, scope: anyio.CancelScope) -> None:
+    async def _run(self, session: Session, run: Run, reply: str, known: _Known) -> None:
         records: list[Record] = []
-
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            await self._say(session, Said(run.id, progress, total, message), reply)
-
-        attachment = caller_of(run, session.other.name)
-        attachment.on_record = records.append
-        result = failed(Cancelled("the call was cancelled"))
+        result: Result | None = None
         try:
-            with scope:
-                tool = self._runs.tool_of(run.plugin, run.digest, run.tool)
-                if tool is not None:
-                    if tool.is_repeatable:
-                        await self._say(session, Repeatable(run.id), reply)
-                    cb = progressed if run.wants_progress else None
-                    result = await self._runs.run(tool, run.arguments, attachment, cb)
+            known.task = asyncio.current_task()
+            try:
+                if not known.is_cancelled:
+                    result = await self._result(session, run, reply, records.append)
+            except asyncio.CancelledError:
+                if not known.is_cancelled or self._is_over or known.task is None:
+                    raise
+                known.task.uncancel()
+            known.task = None
+            result = result or failed(Cancelled("the call was cancelled"))
             await self._finish(session, run, result, records[-1] if records else None, reply)
         finally:  # a worker that is ended waits for that
             self.running -= 1
             self._idle.set()
 
+    async def _result(
+        self, session: Session, run: Run, reply: str, on_record: "Callable[[Record], object]"
+    ) -> Result | None:
+        """Return the result of a call; None if its tool has just gone."""
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            await self._say(session, Said(run.id, progress, total, message), reply)
+
+        tool = self._runs.tool_of(run.plugin, run.digest, run.tool)
+        if tool is None:
+            return None
+        if tool.is_repeatable:
+            await self._say(session, Repeatable(run.id), reply)
+        attachment = caller_of(run, session.other.name)
+        attachment.on_record = on_record
+        cb = progressed if run.wants_progress else None
+        return await self._runs.run(tool, run.arguments, attachment, cb)
+
     async def _finish(self, session: Session, run: Run, result: Result, record: "Record | None", reply: str) -> None:
         """Send the result of a call, and keep it for a while."""
         known = self._known[run.id]
         answer = await done_of(run.id, result, record)
-        known.state, known.answer, known.scope, known.at = "done", answer, None, time.monotonic()
+        known.state, known.answer, known.at = "done", answer, time.monotonic()
         try:
             size = await self._say(session, answer, reply)
         except TooLong as error:
@@ -258,7 +302,7 @@ class WorkerCalls:
                     states[id] = "forgotten"
                 elif known.at < time.monotonic() - AGAIN_S:  # otherwise it is on its way
                     answers.append(known.answer)
-        self.tasks.start_soon(self._say_all, session, [*answers, States(states)], reply)
+        self._start(self._say_all(session, [*answers, States(states)], reply))
 
     async def _say_all(self, session: Session, messages: Sequence[ToGateway], reply: str) -> None:
         for message in messages:
@@ -294,6 +338,9 @@ class WorkerCalls:
 
     async def _say(self, session: Session, message: ToGateway, reply: str) -> int:
         """Send something to a gateway; return its size. What does not arrive, the gateway asks for."""
+        if sealed := session.seal_now(message):
+            self._post(reply, sealed)
+            return len(sealed)
         async with session.turn:
             parts = session.seal(message)
             await self._link.send(reply, parts)
@@ -325,6 +372,10 @@ class WorkerCalls:
             if known.state == "running":
                 self._known[id] = known  # at the end: it stays as long as it runs
                 break
+
+
+def _are_same(granted: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return granted == others or set(granted) == set(others)
 
 
 def caller_of(run: Run, gateway: str) -> Attachment:
