@@ -674,7 +674,7 @@ def seen():
     found = []
     for pid in os.listdir("/proc"):
         try:
-            found.append(open(f"/proc/{pid}/cmdline").read())
+            found.append(open(f"/proc/{pid}/cmdline", errors="replace").read())
         except OSError:
             continue
     return any("8071" in line and "sleep" in line for line in found if "LEFT" not in line)
