@@ -13,7 +13,7 @@ import command_line
 import consoles
 import daemons
 
-PATIENCE_MS = 20_000.0
+PATIENCE_MS = 60_000.0  # a loaded machine takes long to draw a page
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 QUIET = (
     "--no-sandbox",
