@@ -10,7 +10,7 @@ import anyio
 from anyplug import Host
 from anyplug.model.types import Result
 
-PATIENCE_S = 10.0  # for what comes by itself, a moment later
+PATIENCE_S = 30.0  # for what comes by itself, a moment later, on a machine that has much else to do
 
 # The code of a call's answer (empty: it succeeded), what stands in its text, and what `problems` says of it.
 Expected = tuple[str, str, str]

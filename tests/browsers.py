@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import command_line
 import consoles
 import daemons
 
-PATIENCE_MS = 20_000.0
+PATIENCE_MS = 60_000.0  # a loaded machine takes long to draw a page
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 QUIET = (
     "--no-sandbox",
@@ -86,15 +86,40 @@ class Visitor:
         ]
 
 
+_kept: list[Browser] = []
+
+
 @contextlib.contextmanager
-def chromium(**options: Any) -> Iterator[BrowserContext]:
-    """Start a browser; its locale is one that every library accepts."""
+def kept_browser() -> Iterator[None]:
+    """Use one browser for all sessions inside the block; each still has its own cookies and storage.
+
+    Meanwhile this thread has the event loop of the browser, and no other.
+    """
+    with _started() as browser:
+        _kept.append(browser)
+        try:
+            yield
+        finally:
+            _kept.clear()
+
+
+@contextlib.contextmanager
+def _started() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         try:
-            yield browser.new_context(locale="en-US", **options)
+            yield browser
         finally:
             browser.close()
+
+
+@contextlib.contextmanager
+def chromium(**options: Any) -> Iterator[BrowserContext]:
+    """Open a session of its own in a browser; its locale is one that every library accepts."""
+    with contextlib.ExitStack() as ending:
+        browser = _kept[0] if _kept else ending.enter_context(_started())
+        with browser.new_context(locale="en-US", **options) as context:
+            yield context
 
 
 @contextlib.contextmanager

@@ -70,7 +70,14 @@ def _started(words: Sequence[str], stdin: bytes, **others: Any) -> tuple[int, by
 def _forked(
     words: Sequence[str], stdin: bytes, cwd: str | os.PathLike[str] = ".", env: Mapping[str, str] = os.environ
 ) -> tuple[int, bytes, bytes]:
-    return forked_program.forks().run(words, stdin, os.path.abspath(cwd), dict(env), PATIENCE_S)
+    return _forks(words).run(words, stdin, os.path.abspath(cwd), dict(env), PATIENCE_S)
+
+
+def _forks(words: Sequence[str]) -> forked_program.Forks:
+    """Return what has imported what this command needs."""
+    if "ask" in words:
+        return forked_program.forks("models", folders=(*forked_program.FOLDERS, *forked_program.MODELS))
+    return forked_program.forks()
 
 
 def ok(*words: str, **others: Any) -> Done:
@@ -99,7 +106,7 @@ def piped(*words: str, stdin: int = subprocess.PIPE, **others: Any) -> forked_pr
     """Start a command with pipes."""
     streams = (stdin, subprocess.PIPE, subprocess.PIPE)
     if _is_ordinary(**others):
-        return forked_program.forks().start(words, streams, **others)
+        return _forks(words).start(words, streams, **others)
     started: Any = subprocess.Popen([*PROGRAM, *words], stdin=stdin, stdout=streams[1], stderr=streams[2], **others)
     return started  # which can do all that is asked of it
 
@@ -122,7 +129,7 @@ class Terminal:
 
     def __enter__(self) -> Self:
         self._master, slave = pty.openpty()
-        self._process = forked_program.forks().start(
+        self._process = _forks(self._words).start(
             self._words,
             (slave, slave if self._stdout is None else self._stdout, slave),
             env={**os.environ, "TERM": "xterm", **self._wishes},

@@ -34,7 +34,9 @@ from random_examples import at_most
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 # To rewrite the asserts of all tests takes each worker ten seconds: keep the result, also where Python is told not to.
+# So do workers with those of pytest's plugins, and extensions with the SDK, which each start would compile.
 sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 hypothesis.settings.register_profile(
     "anyplug",
     max_examples=at_most(hypothesis.settings().max_examples),
@@ -170,6 +172,15 @@ def acme_format(monkeypatch: pytest.MonkeyPatch) -> None:
 def unconfined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold plugins to nothing, for what can only be shown if they do what is refused otherwise."""
     monkeypatch.setenv("ANYPLUG_CONFINEMENT", "off")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[None]:
+    """Start one browser for all tests of a file, which have to be on one worker."""
+    import browsers  # playwright, only where pages are tested
+
+    with browsers.kept_browser():
+        yield
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs the program in processes forked from one that has already imported it.
+"""Runs the program, and scripts that use it, in processes forked from one that has already imported it.
 
 A command spends most of its time on imports, and the suite runs thousands. Each is still a process of its own, with
 its own streams, folder and environment; tests of how the program starts start it themselves.
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import IO, Any
@@ -26,6 +27,7 @@ CHUNK = 1 << 20
 STREAMS = (0, 1, 2)
 # What commands import, also on their way; not what only some need and takes long.
 FOLDERS = ("host", "launch", "manage", "policy", "runtime", "frontends.cli", "frontends.daemon", "frontends.mcp")
+MODELS = ("agent", "frontends.chat")  # with the library of agents, which takes longer than all others
 LATE = ("anyio._backends._asyncio", "encodings.ascii", "jsonschema_rs", "sqlite3")
 
 
@@ -94,11 +96,14 @@ class Process:
 class Forks:
     """A process that forks one for each command; it ends with the process that started it."""
 
-    def __init__(self) -> None:
+    def __init__(self, interpreter: str = sys.executable, folders: Sequence[str] = FOLDERS, **others: Any) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                [interpreter, os.path.abspath(__file__), str(theirs.fileno()), *folders],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                **others,
             )
 
     def close(self) -> None:
@@ -114,8 +119,12 @@ class Forks:
         cwd: str | os.PathLike[str] = ".",
         env: Mapping[str, str] | None = None,
         terminal: str = "",
+        script: str = "",
     ) -> Process:
-        """Start a command; `streams` are descriptors, PIPE or DEVNULL. It leads a session if it has a terminal."""
+        """Start a command, or a script if one is named: a file, or code after `-c`.
+
+        `streams` are descriptors, PIPE or DEVNULL. The process leads a session if it has a terminal.
+        """
         ours, theirs = [-1, -1, -1], [-1, -1, -1]
         ended, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -130,15 +139,22 @@ class Forks:
             sender.close()
             for fd in theirs:
                 os.close(fd)
-        given = json.dumps([list(words), os.path.abspath(cwd), dict(os.environ if env is None else env), terminal])
+        variables = dict(os.environ if env is None else env)
+        given = json.dumps([list(words), os.path.abspath(cwd), variables, terminal, script])
         ended.sendall(given.encode())
         return Process(words, int(ended.recv(CHUNK)), ended, *ours)
 
     def run(
-        self, words: Sequence[str], stdin: bytes, cwd: str | os.PathLike[str], env: Mapping[str, str], timeout_s: float
+        self,
+        words: Sequence[str],
+        stdin: bytes,
+        cwd: str | os.PathLike[str],
+        env: Mapping[str, str],
+        timeout_s: float,
+        script: str = "",
     ) -> tuple[int, bytes, bytes]:
         """Run a command to its end; return its exit code, as `subprocess` does, and what it printed."""
-        process = self.start(words, cwd=cwd, env=env)
+        process = self.start(words, cwd=cwd, env=env, script=script)
         try:
             out, err = process.communicate(stdin, timeout_s)
         except subprocess.TimeoutExpired:
@@ -177,21 +193,21 @@ def _write(stream: IO[bytes], data: bytes) -> bytes:
 
 
 _lock = threading.Lock()
-_forks: list[Forks] = []
+_forks: dict[str, Forks] = {}
 
 
-def forks() -> Forks:
-    """Return the one of this process, started when it is first needed."""
+def forks(name: str = "", **options: Any) -> Forks:
+    """Return the one of this process and name, started with these options when it is first needed."""
     with _lock:
-        if not _forks:
-            _forks.append(Forks())
-    return _forks[0]
+        if name not in _forks:
+            _forks[name] = Forks(**options)
+    return _forks[name]
 
 
 def close() -> None:
-    """End it if it was started."""
+    """End those that were started."""
     while _forks:
-        _forks.pop().close()
+        _forks.popitem()[1].close()
 
 
 def _serve(requests: socket.socket) -> None:
@@ -237,7 +253,7 @@ def _tell_who_ended(running: dict[int, socket.socket]) -> None:
                 client.send(str(status).encode())
 
 
-def _run(streams: list[int], words: list[str], cwd: str, env: dict[str, str], terminal: str) -> None:
+def _run(streams: list[int], words: list[str], cwd: str, env: dict[str, str], terminal: str, script: str) -> None:
     """Become a command, as if this process had just started."""
     if terminal:
         os.setsid()
@@ -252,10 +268,18 @@ def _run(streams: list[int], words: list[str], cwd: str, env: dict[str, str], te
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["anyplug", *words]
+    sys.argv = [script or "anyplug", *words]
     code: Any = 0
     try:
-        runpy.run_module("anyplug", run_name="__main__", alter_sys=True)
+        if script:
+            sys.path += [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
+        if script == "-c":
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(sys.argv.pop(1), "<string>", "exec"), vars(sys.modules["__main__"]))
+        elif script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module("anyplug", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         code = ended.code
     except BaseException:  # noqa: BLE001 - as the interpreter would
@@ -268,8 +292,8 @@ def _run(streams: list[int], words: list[str], cwd: str, env: dict[str, str], te
     os._exit(code if isinstance(code, int) else 0)
 
 
-def _import_all() -> None:
-    for folder in FOLDERS:
+def _import_all(folders: Sequence[str]) -> None:
+    for folder in folders:
         package = importlib.import_module(f"anyplug.{folder}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -279,6 +303,6 @@ def _import_all() -> None:
 
 
 if __name__ == "__main__":
-    _import_all()
+    _import_all(sys.argv[2:])
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -21,7 +21,7 @@ from anyplug.home.settings import HttpSettings
 
 ERAS = ("legacy", "2026-07-28")
 NEWER = "2026-07-28"
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 TOKEN = Token("a-token-for-tests-and-nothing-else")
 YES_OR_NO: dict[str, Any] = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
 

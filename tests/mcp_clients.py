@@ -25,7 +25,7 @@ from anyplug.host.host import Host
 from anyplug.model import tool_names
 from conftest import HABITS
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 # The host's own tools, as agents see them that have no asynchronous ones.
 OURS = [tool_names.model_name(tool.name) for tool in registry.BUILTIN.tools if tool.name != registry.JOB]
 ERAS = {"older": "legacy", "newer": "auto"}

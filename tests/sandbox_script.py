@@ -15,6 +15,8 @@ import sysconfig
 import anyio
 import pytest
 
+import forked_program
+
 NOBODY = 65534
 USERS = ("root", "ordinary")
 FILES = {"read a key", "symlink to a key"}
@@ -99,6 +101,7 @@ NOT_EVERYWHERE = {
 }
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "src"))
+IMPORTED = ("host", "runtime")  # what the scripts need
 DISTRIBUTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "distributions")  # that bring a sixth format
 
 
@@ -167,19 +170,19 @@ def environment() -> dict[str, str]:
 
 def run(user: str, code: str, *arguments: str, timeout: float = 120, script: str = __file__) -> str:
     """Run Python code, or a script, as a user; give what it printed."""
-    what = ["-c", code] if code else [os.path.abspath(script)]
-    done = subprocess.run(
-        [interpreter(user), *what, *arguments],
-        **as_user(user),
-        env=environment(),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    words, what = ([code, *arguments], "-c") if code else ([*arguments], os.path.abspath(script))
+    status, out, err = _forks(user).run(words, b"", "/", environment(), timeout, what)
+    assert status == 0, err.decode()
+    return out.decode()
+
+
+def _forks(user: str) -> forked_program.Forks:
+    """Return what starts processes of that user, who is somebody else only if root runs the tests."""
+    options = as_user(user)
+    if not options:
+        return forked_program.forks()
+    started = {"interpreter": interpreter(user), "folders": IMPORTED, "env": environment(), "cwd": "/", **options}
+    return forked_program.forks(user, **started)
 
 
 def try_all(user: str, cases: list) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """Runs a program in a real terminal, tmux: sends keys, and reads the screen."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import processes
 
 PATIENCE_S = 90.0  # for what happens in a moment, on a machine that has much else to do
 LOOK_S = 0.05
+numbers = itertools.count()
 
 
 class Terminal:
@@ -27,7 +29,7 @@ class Terminal:
         """Start a command in a window; skips the test where tmux is missing."""
         if shutil.which("tmux") is None:
             pytest.skip("tmux is not installed (`apt-get install tmux`), so there is no terminal to look at")
-        self._socket = str(folder / "tmux")
+        self._socket = str(folder / f"tmux-{next(numbers)}")  # the server of the one before may still be ending
         self._command, self._size = command, size
         self._env = {**os.environ, "TERM": "xterm-256color", **env}
         self._env.pop("TMUX", None)

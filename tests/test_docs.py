@@ -3,6 +3,7 @@
 In README.md and docs/, from the top of a file to its end, sharing one user's folder:
 
     ```console                each `$` line runs in a terminal of its own; what follows it is what it must print.
+                              (One that is only `anyplug` and words runs in a process forked from a prepared one.)
                               A line that ends in a backslash goes on in the next one, after `> `.
     ```python                 runs as a script; an ```output block after it is what it must print.
     <!-- file: PATH -->       the block after it is a file that the reader writes.
@@ -21,9 +22,11 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +34,7 @@ from typing import NamedTuple
 
 import pytest
 
+import forked_program
 from anyplug.formats.zot import frames
 from anyplug.frontends.cli.commands import COMMANDS
 from anyplug.frontends.cli.parsing import command_parser, program_parser
@@ -49,6 +53,8 @@ COLUMNS = 110  # the width of the reader's terminal
 PATIENCE_S = 60.0  # for one command
 PROGRAMS = {"git": "git init", "jq": "jq -"}  # that a machine may lack, and how a page shows that it needs one
 SECRET = "correct-horse"  # what is typed where nothing is shown
+FOR_THE_SHELL = re.compile(r"[|&;<>()$`*?\[\]{}~#\\!\n]")
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\!]*\"""")
 
 ITEM = re.compile(
     r"^<!-- (?P<comment>setup|model|file|more):\s*(?P<value>.*?)\s*-->$|^```(?P<language>\w*)\n(?P<content>.*?)^```$",
@@ -155,9 +161,10 @@ class Reader:
         self._environment = monkeypatch
         self._here = folder / "work"
         programs = folder / ".local" / "bin"  # only the program itself, and not all of the virtual environment's
+        self._program = programs / "anyplug"
         programs.mkdir(parents=True)
         self._here.mkdir()
-        (programs / "anyplug").symlink_to(Path(sys.executable).parent / "anyplug")
+        self._program.symlink_to(Path(sys.executable).parent / "anyplug")
         monkeypatch.delenv("ANYPLUG_HOME")
         monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with which a missing flush would not be noticed
         monkeypatch.setenv("HOME", str(folder))
@@ -194,14 +201,29 @@ class Reader:
             return ""
         if step.kind == "console":
             return self._in_a_terminal(text, step.expected or "")
-        command = [sys.executable, "-c", text] if step.kind == "python" else ["bash", "-euc", text]
-        done = subprocess.run(
-            command, cwd=self._here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-            timeout=PATIENCE_S,
-        )  # fmt: skip
-        said = done.stdout.replace(str(self._home), USER)
-        assert done.returncode == 0, f"line {step.line}: {step.text}\n{said}"
+        if step.kind == "python":
+            code, out = self._python(text)
+        else:
+            done = subprocess.run(
+                ["bash", "-euc", text], cwd=self._here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                timeout=PATIENCE_S,
+            )  # fmt: skip
+            code, out = done.returncode, done.stdout
+        said = out.decode().replace(str(self._home), USER)
+        assert code == 0, f"line {step.line}: {step.text}\n{said}"
         return said
+
+    def _python(self, text: str) -> tuple[int, bytes]:
+        """Run a script; give its exit code and what it printed."""
+        with tempfile.TemporaryFile() as out:
+            streams = (subprocess.DEVNULL, out.fileno(), out.fileno())
+            process = forked_program.forks().start([text], streams, cwd=self._here, script="-c")
+            try:
+                code = process.wait(PATIENCE_S)
+            finally:
+                process.kill()
+            out.seek(0)
+            return code, out.read()
 
     def _in_a_terminal(self, command: str, expected: str) -> str:
         """Run a shell command as a person does; `cd` lasts."""
@@ -211,7 +233,12 @@ class Reader:
         where = self._home / ".here"
         # The first terminal that a new session opens is its own, as getpass wants it.
         script = f"exec <{name} >{name} 2>&1\n{command}\npwd >{where}\n"
-        process = subprocess.Popen(["bash", "-c", script], cwd=self._here, start_new_session=True)
+        process: subprocess.Popen[bytes] | forked_program.Process
+        words = plain_words(command) if self._program.is_symlink() else []
+        if words and words[0] == "anyplug":  # which the shell would only pass on
+            process = forked_program.forks().start(words[1:], (theirs,) * 3, cwd=self._here, terminal=name)
+        else:
+            process = subprocess.Popen(["bash", "-c", script], cwd=self._here, start_new_session=True)
         said = ""
         until = time.monotonic() + PATIENCE_S
         try:
@@ -258,6 +285,11 @@ def read(text: str) -> Iterator[Step]:
                 begin = text.count("\n", 0, following.start()) + 1
                 shown = slice(begin, begin + following["content"].count("\n"))
                 yield Step(line, "python", content, following["content"], shown)
+
+
+def plain_words(command: str) -> list[str]:
+    """Return the words of a command without anything that a shell would change; empty if there is something."""
+    return [] if FOR_THE_SHELL.search(QUOTED.sub("", command)) else shlex.split(command)
 
 
 def fits(expected: str, said: str) -> bool:

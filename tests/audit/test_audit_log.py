@@ -97,7 +97,7 @@ async def main():
         host.audit.commit()
         second = await host.call("hello")
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
-        for _ in range(10):  # how much room is left depends on how long the lines were
+        for _ in range(100):  # how much room is left depends on how long the lines were
             refused = await host.call("hello")
             if refused.is_error:
                 break

@@ -113,6 +113,7 @@ async def test_an_answer_that_is_no_json_fails_its_call_at_once(habits):
             assert (what, result.error.code) == (what, "bad_output")
 
 
+@pytest.mark.combinations  # all of them are together in the next test
 @pytest.mark.parametrize("habit", [habit for habit in EXPECTED if habit not in {"well-behaved", *SLOW_TO_STOP}])
 async def test_a_bad_server_gets_a_clear_answer_and_others_go_on(habit, habits):
     with anyio.fail_after(30):

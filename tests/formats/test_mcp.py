@@ -980,6 +980,7 @@ def test_looking_at_plugins_does_not_import_the_sdk(mcp, root):
 # A server that others wrote
 
 
+@pytest.mark.xdist_group("everything")  # one worker fetches it
 async def test_the_published_reference_server_works(everything, mcp, host, home):
     async with host(mcp(servers={"everything": {"command": "node", "args": [everything, "stdio"]}})) as h:
 
@@ -1032,6 +1033,7 @@ async def test_the_published_reference_server_works(everything, mcp, host, home)
         assert set(names(h)) == {f"mcp.everything.{name}" for name in called}
 
 
+@pytest.mark.xdist_group("everything")  # one worker fetches it
 async def test_the_published_reference_server_works_at_an_address(everything, mcp, host, monkeypatch):
     port = free_port()
     env = {**os.environ, "PORT": str(port)}

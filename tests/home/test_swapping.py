@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 NAME = "anyplug-test-swaps"
 SECRET = "a secret that no plugin may read"
 ROUNDS = 8
+MOST_ROUNDS = 40 * ROUNDS  # until a call got through between two swaps
 SEED = 20_240_517
 
 # Swaps what has a name in the plugin's places for something else, as fast as it can, until its stdin closes.
@@ -172,7 +173,9 @@ async def test_swaps_during_calls_lead_the_host_nowhere(where, host, root, home,
         known = {"plugin": swapped, "data": data, "cache": cache, "scratch": h._runner._scratch.path, "name": NAME}
         swapper = swapping(canary, [place.format(**known) for place in PLACES[where]])
         try:
-            for _ in range(ROUNDS):
+            for number in range(MOST_ROUNDS):
+                if number >= ROUNDS and (where == "beside the plugin" or "" in codes):
+                    break
                 with anyio.fail_after(120):  # a hang, and not a measure of speed
                     given = {"seed": chance.randrange(1 << 30), "canary": canary}
                     result = await h.call(f"{NAME}.act", given)

@@ -4,29 +4,17 @@ import json
 import subprocess
 import sys
 
-import anthropic
-import httpx
-import openai
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI
-from pydantic_ai import Agent
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from anyplug import Attachment, Host, SyncHost
-from anyplug.integrations import anthropic as for_anthropic
-from anyplug.integrations import langchain as for_langchain
-from anyplug.integrations import openai as for_openai
-from anyplug.integrations import pydantic_ai as for_pydantic
 from anyplug.integrations.offered_tools import OfferedTools
 from model_servers import call, model_server, say
 from plugin_folders import cyclop, python, write
 
 # ruff: noqa: SIM117 - the hosts end before the servers
+# Each test imports the packages that it uses: they take seconds, and every worker imports this file.
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("adapters")]  # one worker imports them
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjQKJSVFT0YK"
@@ -101,6 +89,10 @@ def checked(results: dict[str, str]) -> None:
 
 @pytest.mark.exercises("openai", "tools", "failures", "images", "approvals")
 async def test_openai_chat_completions(options, ask, asked):
+    import openai
+
+    from anyplug.integrations import openai as for_openai
+
     with model_server(call(*CALLS), say("all", " done")) as served:
         async with Host(**options) as host, openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
             await approve(host)
@@ -127,6 +119,10 @@ async def test_openai_chat_completions(options, ask, asked):
 
 
 async def test_openai_responses_in_plain_code(options, ask, asked):
+    import openai
+
+    from anyplug.integrations import openai as for_openai
+
     script = (call(*CALLS, ("mine", {})), call(("echo", '{"text": ')), say("done"))
     with model_server(*script) as served, SyncHost(**options, ask=ask) as host:
         with openai.OpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
@@ -154,6 +150,10 @@ async def test_openai_responses_in_plain_code(options, ask, asked):
 
 @pytest.mark.exercises("anthropic", "tools", "failures", "images", "approvals")
 async def test_anthropic_messages(options, ask, asked):
+    import anthropic
+
+    from anyplug.integrations import anthropic as for_anthropic
+
     with model_server(call(*CALLS), say("done")) as served:
         async with Host(**options) as host, anthropic.AsyncAnthropic(base_url=served.url, api_key="k") as client:
             await approve(host)
@@ -177,6 +177,10 @@ async def test_anthropic_messages(options, ask, asked):
 
 
 async def test_anthropics_own_loop(options):
+    import anthropic
+
+    from anyplug.integrations import anthropic as for_anthropic
+
     turns = (call(("echo", {"text": "hello"}), ("lamp", {})), say("done"))
     with model_server(*turns) as served:
         async with Host(**options) as host, anthropic.AsyncAnthropic(base_url=served.url, api_key="k") as client:
@@ -203,6 +207,13 @@ async def test_anthropics_own_loop(options):
 @pytest.mark.exercises("langchain-openai", "tools", "failures", "images", "approvals")
 @pytest.mark.parametrize("is_plain", [False, True])
 async def test_langchain(options, ask, asked, is_plain):
+    import httpx
+    from langchain.agents import create_agent
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_openai import ChatOpenAI
+
+    from anyplug.integrations import langchain as for_langchain
+
     async with httpx.AsyncClient() as web:
         with model_server(call(*CALLS[:4]), say("done")) as served, httpx.Client() as plain_web:
             model = ChatOpenAI(
@@ -230,6 +241,13 @@ async def test_langchain(options, ask, asked, is_plain):
 
 @pytest.mark.exercises("pydantic-ai-slim", "tools", "failures", "images", "approvals")
 async def test_pydantic_ai(options, ask, asked):
+    import openai
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from anyplug.integrations import pydantic_ai as for_pydantic
+
     with model_server(call(*CALLS[:4]), say("done")) as served:
         async with Host(**options) as host, openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
             await approve(host)
@@ -242,6 +260,13 @@ async def test_pydantic_ai(options, ask, asked):
 
 
 async def test_pydantic_ai_on_another_event_loop_than_the_hosts(options):
+    import openai
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from anyplug.integrations import pydantic_ai as for_pydantic
+
     with model_server(call(*CALLS[:1]), say("done")) as served, SyncHost(**options) as host:
         async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
             model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))

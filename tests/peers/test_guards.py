@@ -153,34 +153,33 @@ async def test_a_rewrite_to_the_same_is_none(zot, host, target):
 # Answers that are none
 
 
-@pytest.mark.requirement("ZOT-32")
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("{'modified_args': [1]}", "modified_args is not an object"),
-        ("{'modified_args': 'x'}", "modified_args is not an object"),
-        ("{'modified_args': {'command': 7}}", "modified_args violate the tool's schema: command: 7 is not of type"),
-        ("{'modified_args': {'other': 1}}", "modified_args violate the tool's schema"),
-        ("{'block': 'yes'}", "bad event_intercept_response frame: Expected `bool`"),
-        ("{'block': True, 'reason': 5}", "bad event_intercept_response frame: Expected `str`"),
-    ],
+NO_ANSWERS = (
+    ("{'modified_args': [1]}", "modified_args is not an object"),
+    ("{'modified_args': 'x'}", "modified_args is not an object"),
+    ("{'modified_args': {'command': 7}}", "modified_args violate the tool's schema: command: 7 is not of type"),
+    ("{'modified_args': {'other': 1}}", "modified_args violate the tool's schema"),
+    ("{'block': 'yes'}", "bad event_intercept_response frame: Expected `bool`"),
+    ("{'block': True, 'reason': 5}", "bad event_intercept_response frame: Expected `str`"),
 )
+
+
+@pytest.mark.requirement("ZOT-32")
 @pytest.mark.parametrize("on_silence", ["open", "closed"])
-async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(
-    answer, why, on_silence, zot, host, target, settings
-):
+async def test_an_answer_that_is_none_passes_or_refuses_as_the_person_set_it(on_silence, zot, host, target, settings):
     settings(f'[plugins.guard]\non_silence = "{on_silence}"\n' if on_silence == "closed" else "")
-    async with host(zot("guard", guarding(answer)), target) as h:
-        with anyio.fail_after(4.0):  # nobody waits for an answer that has come
-            result = await h.call("run", {"command": "ls"})
-        kept = record(h)
-    if on_silence == "open":
-        assert result.text == '{"command": "ls"}'
-        assert kept.notes[0].startswith(f"the guard 'guard' gave no usable answer: {why}")
-    else:
-        assert result.error.code == "denied"
-        assert result.text.startswith(f"the guard 'guard' gave no usable answer: {why}")
-        assert kept.by == "guard:guard"
+    answers = f"[{', '.join(answer for answer, _ in NO_ANSWERS)}][int(args['command'])]"
+    async with host(zot("guard", guarding(answers)), target) as h:
+        for number, (answer, why) in enumerate(NO_ANSWERS):
+            with anyio.fail_after(4.0):  # nobody waits for an answer that has come
+                result = await h.call("run", {"command": str(number)})
+            kept = record(h)
+            if on_silence == "open":
+                assert json.loads(result.text) == {"command": str(number)}, answer
+                assert kept.notes[0].startswith(f"the guard 'guard' gave no usable answer: {why}"), answer
+            else:
+                assert result.error.code == "denied", answer
+                assert result.text.startswith(f"the guard 'guard' gave no usable answer: {why}"), answer
+                assert kept.by == "guard:guard", answer
 
 
 @pytest.mark.requirement("ZOT-33")

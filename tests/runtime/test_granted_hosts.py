@@ -27,6 +27,7 @@ from anyplug.runtime.sandbox.spawner_client import ConfinedSpawn
 from sandbox_script import USERS
 
 FORMATS = ("cyclop", "stavrobot", "zot", "workbench", "mcp", "acme")
+pytestmark = pytest.mark.xdist_group("granted-hosts")  # several tests look at what came of one try
 GRANTED = ("network:127.0.0.1:{site}", "network:127.0.0.1:{secure}", "network:localhost", "shell:exec:curl")
 YES = Attachment(yes=True)
 PROXY_THREAD = "anyplug-proxy"

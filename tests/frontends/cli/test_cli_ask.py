@@ -11,6 +11,8 @@ from command_line import Terminal, fails, finish, ok, run, start
 from model_servers import CUT, SILENT, model_server, say
 from processes import until
 
+pytestmark = pytest.mark.xdist_group("ask")  # one worker imports the library of agents for commands
+
 WORDS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "word-count")
 
 
@@ -25,7 +27,8 @@ def test_the_answer_goes_to_stdout_and_the_rest_to_stderr():
 
 def test_stderr_has_only_what_anyplug_says():
     env = {name: value for name, value in os.environ.items() if name not in {"CI", "PYTEST_VERSION"}}
-    done = run("--plugin", WORDS, "ask", "count the words in to be or not to be", env=env)
+    words = ("--plugin", WORDS, "ask", "count the words in to be or not to be")
+    done = run(*words, env=env, start_new_session=True)  # in an interpreter of its own, which imports the libraries
     assert done.code == 0
     assert "ydantic" not in done.err
     assert "logfire" not in done.err.lower()

@@ -3,6 +3,7 @@
 import os
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 import plugin_folders
@@ -10,7 +11,7 @@ import zot_folders
 from browsers import AXE, approve, needs_chromium, visitor
 from command_line import ok, run
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.usefixtures("browser"), pytest.mark.xdist_group("page-extensions")]
 
 BOARD = """
 hello("commands", "panels")

@@ -10,6 +10,7 @@ import sys
 import wave
 import zipfile
 
+import pytest
 from playwright.sync_api import expect
 
 import plugin_folders
@@ -19,7 +20,7 @@ from command_line import ok
 from mcp_clients import mcp_plugin
 from plugin_folders import python
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.usefixtures("browser"), pytest.mark.xdist_group("page-forms")]
 
 ECHO = python('print(json.dumps({"result": json.dumps(given["input"], ensure_ascii=False)}))')
 ORDER = {

@@ -18,7 +18,7 @@ from command_line import ok, run
 from consoles import signed_in, with_token
 from plugin_folders import python
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.usefixtures("browser"), pytest.mark.xdist_group("page-journeys")]
 
 COUNT = python('print(json.dumps({"result": str(len(given["input"]["text"])) + " letters"}))')
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 
 import pytest
 from playwright.sync_api import expect
@@ -13,12 +14,12 @@ import plugin_folders
 import zot_folders
 from anyplug.audit.audit_log import Audit, Record
 from anyplug.home.database import Store
-from browsers import AXE, approve, needs_chromium, visitor
+from browsers import AXE, PATIENCE_MS, approve, needs_chromium, visitor
 from command_line import ok, run
 from plugin_folders import python
 from random_examples import LONG_FORM
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.usefixtures("browser"), pytest.mark.xdist_group("page-safety")]
 
 SVG = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0iYWxlcnQoMSkiLz4="
 ATTACKS = (
@@ -281,6 +282,15 @@ def keep_records(home, count: int) -> None:
     store.close()
 
 
+def scroll_to_the_end(page, wanted: str) -> None:
+    """Scroll as far as one can, and again where more has come since, until something is there."""
+    until = time.monotonic() + PATIENCE_MS / 1000
+    while wanted not in (page.locator(".records").text_content() or ""):
+        assert time.monotonic() < until, wanted
+        page.locator(".virtual").evaluate("box => box.scrollTo(0, box.scrollHeight)")
+        page.wait_for_timeout(50)
+
+
 def test_two_thousand_tools_are_listed_with_few_elements(home):
     keep_many_tools(home)
     with visitor() as person:
@@ -303,8 +313,7 @@ def test_a_long_record_is_read_page_by_page_and_drawn_with_few_elements(home):
         rows = page.locator(".virtual-row")
         for wanted in range(RECORDS - PAGE, 0, -PAGE):  # each end asks for the page after it
             assert rows.count() < 60
-            page.locator(".virtual").evaluate("box => box.scrollTo(0, box.scrollHeight)")
-            expect(page.locator(".records")).to_contain_text(f"t{wanted}")
+            scroll_to_the_end(page, f"t{wanted}")
         assert rows.count() < 60
 
 
@@ -317,8 +326,7 @@ def test_the_page_stays_usable_with_a_hundred_thousand_records_and_two_thousand_
         person.sees(f"#{MOST_RECORDS}")
         rows = page.locator(".virtual-row")
         for wanted in range(MOST_RECORDS - PAGE, MOST_RECORDS - 10 * PAGE, -PAGE):
-            page.locator(".virtual").evaluate("box => box.scrollTo(0, box.scrollHeight)")
-            expect(page.locator(".records")).to_contain_text(f"t{wanted}")
+            scroll_to_the_end(page, f"t{wanted}")
             assert rows.count() < 60
         person.goes("/activity?tool=t17")
         expect(page.locator(".records")).to_contain_text("#18")

@@ -444,13 +444,13 @@ def test_each_project_has_its_own_plugins(tmp_path, monkeypatch):
         assert len(daemons.status()["projects"]) == 2
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_whoever_has_other_places_works_without_it(project, bench, name, monkeypatch, tmp_path):
+def test_whoever_has_other_places_works_without_it(project, bench, tmp_path):
     with resident():
-        monkeypatch.setenv(name, "off" if name == "ANYPLUG_CONFINEMENT" else str(tmp_path / "elsewhere"))
-        assert run("call", "bench.act").code == 0
-        assert Client().welcome["error"]["code"] == "unavailable"
-        monkeypatch.undo()
+        for name in PLACES:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(name, "off" if name == "ANYPLUG_CONFINEMENT" else str(tmp_path / "elsewhere"))
+                assert run("call", "bench.act").code == 0, name
+                assert Client().welcome["error"]["code"] == "unavailable", name
 
 
 def test_it_can_be_left_alone(bench, monkeypatch):

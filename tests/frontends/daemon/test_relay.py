@@ -157,6 +157,7 @@ def test_the_first_answer_needs_neither_the_sdk_nor_an_event_loop(plugins, era):
     assert imported & HEAVY == set()
 
 
+@pytest.mark.combinations
 def test_without_a_host_it_starts_one_that_stays(plugins, era):
     agent = Relay(era=era)
     assert agent.gets(1, "hello") == "done"
@@ -195,6 +196,7 @@ def test_when_the_host_is_killed_those_who_wait_are_told_and_the_conversation_go
     assert ok("audit", "--verify")
 
 
+@pytest.mark.combinations
 def test_a_killed_daemon_comes_back_with_what_it_served_and_a_running_one_takes_it_on(plugins, home, era):
     with resident("--http", "127.0.0.1:0") as process:
         served = daemons.status()["url"]
@@ -247,6 +249,7 @@ def test_a_running_server_ignores_no_option(words, said, home):
         ok("stop")
 
 
+@pytest.mark.combinations
 def test_it_may_be_killed_again_and_again(plugins, era):
     agent = Relay(era=era)
     seen = set()
@@ -262,6 +265,7 @@ def test_it_may_be_killed_again_and_again(plugins, era):
     ok("stop")
 
 
+@pytest.mark.combinations
 def test_a_host_that_is_stopped_in_order_is_followed_by_another(plugins, era):
     with resident():
         agent = Relay(era=era)
@@ -291,6 +295,7 @@ def test_when_the_host_is_stopped_those_who_wait_are_told_as_if_it_had_been_kill
     ok("stop")
 
 
+@pytest.mark.combinations
 def test_a_host_that_takes_its_time_to_end_is_followed_by_another(plugins, home, era):
     zot_folders.extension(str(home / "plugins"), "lingers", LINGERS)
     ok("approve", "lingers", "--yes", "--always")
@@ -334,6 +339,7 @@ def _let_in_and_end(listener):
                 lines.readline()
 
 
+@pytest.mark.combinations
 def test_a_client_that_vanishes_has_its_call_cancelled_and_recorded(plugins, era):
     with resident():
         agent = Relay(era=era)
@@ -393,6 +399,7 @@ def test_a_profile_that_is_gone_when_another_host_comes_ends_it_and_says_so(plug
     ok("stop")
 
 
+@pytest.mark.combinations
 def test_whoever_has_another_home_of_their_own_is_served_alone_and_told(plugins, tmp_path, era):
     with resident():
         agent = Relay(era=era, HOME=str(tmp_path))

@@ -12,6 +12,7 @@ from anyplug.runtime.sandbox import escape_test
 from anyplug.runtime.sandbox.enforcement import LAYERS, MANY_PROCESSES, NAMESPACES
 from sandbox_script import GIT, NEEDS_ROOT, NOT_EVERYWHERE, OPENED, USERS, WITHOUT_MOUNTS
 
+pytestmark = pytest.mark.xdist_group("escapes")  # one worker tries them all, once
 WITHOUT_NAMESPACES = tuple(layer for layer in LAYERS if layer not in NAMESPACES)
 
 

@@ -422,14 +422,19 @@ async def test_the_root_folder_is_files_and_neither_devices_nor_the_kernels_own_
 
 async def test_a_plugin_whose_processes_are_all_used_up_says_so_and_comes_back(confined):
     one = confined(limits=Limits(processes=310, open_files=64))
+    full, over = (os.path.join(one.place.data, name) for name in ("full", "over"))
+    stays = (
+        "open(os.environ['HOME'] + '/full', 'w')\n"
+        "    while not os.path.exists(os.environ['HOME'] + '/over'): time.sleep(0.05)\n    print"
+    )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(
-            one.python, BOMB.replace("print", "open(os.environ['HOME'] + '/full', 'w'); time.sleep(2); print")
-        )
-        with anyio.fail_after(processes.PATIENCE_S):
-            while not os.path.exists(os.path.join(one.place.data, "full")):
+        tasks.start_soon(one.python, BOMB.replace("print", stays))
+        with anyio.fail_after(2 * processes.PATIENCE_S):
+            while not os.path.exists(full):
                 await anyio.sleep(0.02)
         finished = await one.sh("echo fine", tmp=one.place.cache)
+        with open(over, "w"):  # now it may end
+            pass
         assert finished.ending == "not_started" or finished.exit_code != 0, finished
     assert (await one.sh("echo fine")).stdout == b"fine\n"
 
@@ -674,7 +679,7 @@ def seen():
     found = []
     for pid in os.listdir("/proc"):
         try:
-            found.append(open(f"/proc/{pid}/cmdline").read())
+            found.append(open(f"/proc/{pid}/cmdline", errors="replace").read())
         except OSError:
             continue
     return any("8071" in line and "sleep" in line for line in found if "LEFT" not in line)
