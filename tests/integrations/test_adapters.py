@@ -293,6 +293,11 @@ async def test_refusals_many_tools_and_deferred_ones(tmp_path, options):
 
 
 async def test_what_is_no_message_is_refused_and_does_not_pass_for_one_without_calls():
+    import openai
+
+    from anyplug.integrations import anthropic as for_anthropic
+    from anyplug.integrations import openai as for_openai
+
     with model_server(say("done")) as served:
         async with Host(roots=[]) as host, openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key="k") as client:
             completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "go"}])
