@@ -420,6 +420,14 @@ async def test_the_systems_own_folders_are_left_alone(given, word):
         (("bash", {"command": "alias c='cat .env'; c"}), "deny"),
         (("bash", {"command": "docker run -v $PWD:/src -w /src node:20 npm test"}), "allow"),
         (("bash", {"command": "make test"}), "allow"),
+        (("grep", {"pattern": "KEY", "include": ".env"}), "deny"),
+        (("grep", {"pattern": "KEY", "include": "*.{py,pem}"}), "deny"),
+        (("grep", {"pattern": "KEY", "include": ".e*"}), "deny"),
+        (("grep", {"pattern": "KEY", "include": "*.py"}), "allow"),
+        (("webfetch", {"url": "file:///srv/app/%2eenv"}), "deny"),
+        (("webfetch", {"url": "FILE://localhost/srv/app/.env"}), "deny"),
+        (("webfetch", {"url": "https://example.org/docs"}), "allow"),
+        (("read", {"filePath": "file:///srv/app/%2eenv"}), "deny"),
     ],
 )
 async def test_files_with_secrets_are_not_read(given, word):

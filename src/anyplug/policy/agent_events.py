@@ -414,9 +414,21 @@ def _named_files(arguments: dict[str, Any], cwd: str) -> Iterator[str]:
             waiting += value.items()
         elif isinstance(value, list):
             waiting += [(key, one) for one in value]
-        elif isinstance(value, str) and NAMING_KEY.search(key) and 0 < len(value) < LONGEST_PATH:
-            left -= 1
-            yield resolved(os.path.expanduser(value.removeprefix("file://")), cwd)
+        elif isinstance(value, str) and 0 < len(value) < LONGEST_PATH:
+            path = _path_of_url(value)
+            if path or NAMING_KEY.search(key):
+                left -= 1
+                yield resolved(os.path.expanduser(path or value), cwd)
+
+
+def _path_of_url(text: str) -> str:
+    """Return the path of a `file:` URL; empty for any other text."""
+    if text[:5].lower() != "file:":
+        return ""
+    from urllib.parse import unquote  # with `ipaddress`; few calls have such a URL
+
+    host, slash, rest = text[5:].removeprefix("//").partition("/")
+    return unquote(slash + rest if host in {"", "localhost"} else host + slash + rest)
 
 
 def _enrich_edit(edit: Any, path: str | None, cwd: str, harness: str) -> Any:

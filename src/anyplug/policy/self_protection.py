@@ -115,6 +115,7 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     what = next(tool_changes.changes(event, OwnFiles(event.cwd, protected, tool_changes.folders(event))), "")
     if not what:
         return None
+    what = what.replace(UNKNOWN, "…").replace(substitutions.MADE, "…")
     return Finding(
         verb="deny",
         reason=f"an agent may not change the policies that bind it, nor anyplug's own files ({what})",

@@ -91,6 +91,11 @@ def serve(session: Session) -> int:
     web = _web(session) if session.options.http else None
     daemon = Daemon(find_home(session.options.home), linger_s=session.options.linger)
     collect_from_now()
+    with (
+        suppress(OSError),
+        open("/proc/self/comm", "w", encoding="ascii") as name,
+    ):  # for `ps`; `pkill python` is not for us
+        name.write("anyplug")
     try:
         anyio.run(_stay, session, daemon, web)
     except OSError as error:

@@ -44,6 +44,26 @@ deny contains decision(concat("", [config.message, ": ", pattern])) if {
 	sensitive(concat("", ["/", replace(pattern, "*", "")]))
 }
 
+# The files among which a tool searches.
+deny contains decision(concat("", [config.message, ": ", pattern])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name in {"Grep", "grep"}
+	some key in {"glob", "include", "file_pattern", "pattern_files"}
+	pattern := input.tool_input[key]
+	is_string(pattern)
+	some part in regex.split(`[{},]`, pattern)
+	some before in {"", split(pattern, "{")[0]}
+	names_secret(concat("", [before, part]))
+}
+
+names_secret(pattern) if sensitive(concat("", ["/", replace(pattern, "*", "")]))
+
+names_secret(pattern) if {
+	some name in hidden
+	startswith(pattern, ".")
+	shared.can_be(base(pattern), name)
+}
+
 deny contains decision(concat("", [config.message, ": ", base(word)])) if {
 	input.hook_event_name == "PreToolUse"
 	input.tool_name == "Bash"
