@@ -259,7 +259,7 @@ async def test_a_withdrawn_gateway_is_refused_at_once_and_a_worker_without_a_lea
         worker.trust._confirmed = time.monotonic() - LEASE_S  # as after so long without the quorum
         late = await second.call("hello")
         assert late.error is not None
-        assert (late.error.code, "cut off" in late.text) == ("unavailable", True)
+        assert (late.error.code, "disconnected" in late.text) == ("unavailable", True)
         await worker.trust.confirm()
         assert not (await second.call("hello")).is_error
 
