@@ -409,6 +409,27 @@ async def test_scripts_of_uv_wait_in_the_environment_that_it_resolved_as_long_as
             assert "changed after uv resolved it" in log.read()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "runs"),
+    [
+        ("_virtualenv.pth", "import _virtualenv\n", False),
+        ("folders.pth", "../elsewhere\n", False),
+        ("evil.pth", "# a path\n import evil\n", True),
+        ("large.pth", "a\n" * 100_000 + "import evil\n", True),
+        ("sitecustomize.py", "", True),
+        ("usercustomize.pyc", "", True),
+    ],
+)
+def test_what_dependencies_run_at_each_start_runs_in_calls_only(name, text, runs, tmp_path):
+    script, notes, cache = str(tmp_path / "act"), str(tmp_path / "notes"), str(tmp_path / "cache")
+    plugin_folders.write(script, UV)
+    os.mkdir(notes)
+    plugin_folders.write(f"{cache}/environments-v2/run/lib/python3.11/site-packages/{name}", text)
+    scripts.remember(script, cache, notes)
+    why = scripts.why_unsure(script, {"UV_CACHE_DIR": cache}, notes)
+    assert (f"({name})" in why) == runs, why
+
+
 @pytest.mark.parametrize("moved", ["", "run", "run/bin", "run/lib", "run/lib/python3.11"])
 def test_an_old_part_that_a_plugin_moves_into_the_environment_of_uv_counts_as_a_change(moved, tmp_path):
     script, notes, cache = str(tmp_path / "act"), str(tmp_path / "notes"), str(tmp_path / "cache")

@@ -30,8 +30,11 @@ LOADED_AT_START = {
     "*/bin": r"python.*",
     "*/lib": "",
     "*/lib/python*": "",
-    "*/lib/python*/site-packages": r".*\.pth|_virtualenv\.py|sitecustomize.*|usercustomize.*",
+    SITE_PACKAGES: r".*\.pth|_virtualenv\.py|sitecustomize.*|usercustomize.*",
 }
+SITE_PACKAGES = "*/lib/python*/site-packages"
+OF_UV = "_virtualenv.pth"  # the only one that uv itself puts there
+LARGEST_PTH = 64 << 10  # bytes
 LOCK = "lock"  # among the notes
 MARK = "fetched-by-anyplug"  # in the folder of what was fetched; `uv` may create that folder again, but not this file
 TURN_POLL_S = 0.05  # how often a waiting process checks whether it is its turn
@@ -179,7 +182,30 @@ def why_unsure(script: str, environment: Mapping[str, str], notes: str) -> str:
         return ""
     if not (at := _resolution_time(script, notes)):
         return "it can write to the environment that uv resolved for it"
-    return "its environment was changed after uv resolved it" if _newest(environment) > at else ""
+    if _newest(environment) > at:
+        return "its environment was changed after uv resolved it"
+    if name := _run_at_start(environment):
+        return f"its dependencies run code whenever an interpreter starts ({name})"
+    return ""
+
+
+def _run_at_start(environment: Mapping[str, str]) -> str:
+    """Return the name of a file in a plugin's environments whose code runs at each start; empty if there is none.
+
+    What it does may depend on anything that a call wrote.
+    """
+    top = os.path.join(glob.escape(environment.get("UV_CACHE_DIR", "")), ENVIRONMENTS)
+    for folder in glob.iglob(os.path.join(top, SITE_PACKAGES)):
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                if name.startswith(("sitecustomize", "usercustomize")):
+                    return name
+                if name.endswith(".pth") and name != OF_UV:
+                    text = untrusted_files.head(os.path.join(folder, name), LARGEST_PTH)
+                    lines = text.splitlines()
+                    if len(text) == LARGEST_PTH or any(line.lstrip().startswith(b"import") for line in lines):
+                        return name
+    return ""
 
 
 def _resolution_time(script: str, notes: str) -> int:
