@@ -23,7 +23,7 @@ from anyplug.home.settings import Home
 from anyplug.model import hints
 from anyplug.model.errors import RETURN_LESS, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.model.types import Call, Endpoint, LogMessage, Offer, Plugin, ResourceUpdated, Result
-from anyplug.runtime import mcp_sdk
+from anyplug.runtime import mcp_sdk, thread_lanes
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import TOO_MANY, Unread
 from anyplug.runtime.session.session import PeerGone, Session
@@ -40,6 +40,7 @@ PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps a project's dep
 NOTICE_S = 1.0  # how long a lost connection may take to report why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
 UNAUTHORISED = 401  # the HTTP status of a server that wants a sign-in
+NOT_TEXT = frozenset({"action"})  # of a command's answer
 CLOSED = "the connection was closed"
 
 _numbers = itertools.count(1)
@@ -184,7 +185,8 @@ class Server:
         timeout_s = self._terms.settings.timeout_s or tool_results.TIMEOUT_S
         try:
             with anyio.move_on_after(timeout_s):
-                return await self._talk.prompt(self.plugin.name, name, words)
+                answer = await self._talk.prompt(self.plugin.name, name, words)
+                return await thread_lanes.run(self.plugin.path, self._terms.secrecy.struct, answer, NOT_TEXT)
         except tool_results.Lost as lost:
             self._lose(str(lost))
             raise self.unavailable(f"while '/{name}' was running", self.gone or PeerGone(str(lost))) from lost
