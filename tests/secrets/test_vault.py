@@ -30,7 +30,7 @@ from anyplug.formats.shared.contract import Folder
 from anyplug.home.plugin_config import SHOWN_SECRET
 from anyplug.home.settings import Home
 from anyplug.model.errors import Unavailable, UsageError
-from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, Result, Text
+from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, ResourceUpdated, Result, Text
 from anyplug.runtime.processes import toolchain
 from anyplug.secrets import mask, vault
 from anyplug.secrets.mask import Mask, Stream
@@ -860,6 +860,8 @@ PAGE = {{"mode": "url", "message": "go", "elicitationId": "1"}}
 ASKED = [
     ("notifications/progress", {{"progress": 1, "message": "x" * 3995 + SECRET}}),
     ("notifications/progress", {{"progress": 2, "message": "at " + SECRET}}),
+    ("notifications/resources/updated", {{"uri": "x:" + SECRET}}),
+    ("notifications/resources/updated", {{"uri": "x:y"}}),
     ("elicitation/create", {{"message": "x" * 3995 + SECRET, "requestedSchema": FORM}}),
     ("elicitation/create", {{**PAGE, "url": "https://x.example/" + SECRET}}),
     ("elicitation/create", {{**PAGE, "url": "https://x.example/"}}),
@@ -876,7 +878,7 @@ for m in messages(tools=(TOOL,)):
         waiting, left = m, [name for name, _ in ASKED if "/create" in name]
         for number, (method, params) in enumerate(ASKED):
             token = {{"progressToken": m["params"]["_meta"]["progressToken"]}}
-            send(method=method, params={{**params, **token}}) if "progress" in method else send(
+            send(method=method, params={{**params, **token}}) if "notifications" in method else send(
                 id=str(number), method=method, params=params)
     elif "method" not in m:
         left.pop()
@@ -890,7 +892,7 @@ for m in messages(tools=(TOOL,)):
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_what_a_server_says_besides_results_is_masked(approved, root, is_fast):
-    said, reports = [], []
+    said, reports, heard = [], [], []
 
     async def elicit(context, params):
         said.append(params)
@@ -905,6 +907,7 @@ async def test_what_a_server_says_besides_results_is_masked(approved, root, is_f
         reports.append(message)
 
     async with approved(mcp_clients.mcp_plugin(root, CONFIDES)) as h:
+        h.listen(heard.append)
         asking = {"elicitation_callback": elicit, "sampling_callback": sample}
         async with mcp_clients.client(h, "older", is_fast=is_fast, **asking) as agent:
             await agent.call_tool("mcp_kit_act", {}, progress_callback=progress)
@@ -915,6 +918,7 @@ async def test_what_a_server_says_besides_results_is_masked(approved, root, is_f
     written = "\n".join(one.model_dump_json() for one in (*said, prompt)) + "".join(reports) + repr(outcome)
     assert TOKEN not in written
     assert TOKEN[:4] not in written  # where a text is cut
+    assert [one.uri for one in heard if isinstance(one, ResourceUpdated)] == ["x:y"]
     assert sorted(report[:3] for report in reports) == [f"at {SHOWN_SECRET}"[:3], "xxx"]
     assert [f"at {SHOWN_SECRET}"] == [report for report in reports if report.startswith("at")]
     form, page, question, asked = said

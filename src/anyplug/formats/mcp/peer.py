@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from anyplug.formats.mcp import config_file, config_variables, tool_results
+from anyplug.formats.mcp.services import LONGEST_URI
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
 from anyplug.formats.shared.features import CommandAnswer
@@ -101,7 +102,7 @@ class Server:
             changed=self._changed,
             said=self._said,
             pausing=self._pausing,
-            updated=lambda uri: self._listener.said(self, ResourceUpdated(self.plugin.name, self._name, uri)),
+            updated=self._updated,
         )
         if endpoint.command:
             ways = self._by_command(endpoint, inbox(), outbox)
@@ -215,6 +216,11 @@ class Server:
             if self._exchange is not None and self._exchange.status == UNAUTHORISED:
                 hint = f"`anyplug login {self.plugin.name}` signs you in"
         return long_lived.ended(what, when, gone, hint)
+
+    def _updated(self, uri: str) -> None:
+        """Report a change of a resource, unless its URI is one that no list shows."""
+        if len(uri) <= LONGEST_URI and self._terms.secrecy.text(uri) == uri:
+            self._listener.said(self, ResourceUpdated(self.plugin.name, self._name, uri))
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
         what = f"MCP server '{self._name}'"
