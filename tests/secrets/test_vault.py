@@ -889,6 +889,7 @@ for m in messages(tools=(TOOL,)):
 """
 
 
+@pytest.mark.claim("masked-however-escaped")
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_what_a_server_says_besides_results_is_masked(approved, root, is_fast):
