@@ -186,8 +186,8 @@ the root of a workspace that it could become a member of: `package.json` if it s
 or `bun`, `deno.json`, `Cargo.toml`, `pyproject.toml` and `uv.toml`, `pom.xml`, `Directory.Build.props` and its \
 like, `pubspec.yaml`. The same holds for what Gradle, Nim, Cabal, Stack, Dune, Julia, Zig, Bazel, `just` and `task` \
 look for there. Otherwise `uv` and Go are told not to search there (`UV_NO_PROJECT`; `UV_NO_CONFIG`, or \
-`UV_CONFIG_FILE` with your own settings; `GOWORK=off`). A plugin that runs `npm install` in such a folder needs \
-`filesystem:write:node_modules`."""
+`UV_CONFIG_FILE` with your own settings, if the plugin may read them; `GOWORK=off`). A plugin that runs \
+`npm install` in such a folder needs `filesystem:write:node_modules`."""
 NOT_PROTECTED = """\
 ## What is not claimed
 

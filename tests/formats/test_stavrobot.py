@@ -820,6 +820,23 @@ async def test_dependencies_of_a_uv_script_are_resolved_outside_the_calls_time(u
     assert len(told) == 2
 
 
+@pytest.mark.anyio
+async def test_the_users_settings_of_uv_are_neither_needed_nor_read(host, stavrobot, monkeypatch, tmp_path):
+    settings = tmp_path / "config" / "uv" / "uv.toml"
+    plugin_folders.write(str(settings), '[[index]]\nurl = "https://user:a-password@index.example/simple"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = stavrobot()
+    script = DEPENDENT.format(uv="uv run --script", wheel=wheel(folder))
+    plugin_folders.write(f"{folder}/act/run", script, 0o755)
+    async with host(folder) as h:
+        assert (await h.call("bundle.act")).text == "hello from a dependency\n"
+    plugin_folders.write(f"{folder}/act/run", DEPENDENT.format(uv="uv run", wheel="/no/such/greeting.whl"), 0o755)
+    async with host(folder) as h:
+        result = await h.call("bundle.act")
+    assert "Permission denied" not in result.error.message
+    assert result.error.hint.endswith("env:UV_DEFAULT_INDEX`")
+
+
 @pytest.mark.requirement("STV-25")
 @pytest.mark.anyio
 async def test_dependencies_that_cannot_be_resolved_say_why(host, stavrobot):

@@ -12,13 +12,16 @@ import threading
 import urllib.parse
 
 import anyio
+import mcp_types as types
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
 
 import command_line
+import mcp_clients
 import plugin_folders
 import zot_folders
 from anyplug.catalog import discovery
@@ -27,7 +30,7 @@ from anyplug.formats.shared.contract import Folder
 from anyplug.home.plugin_config import SHOWN_SECRET
 from anyplug.home.settings import Home
 from anyplug.model.errors import Unavailable, UsageError
-from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, Result, Text
+from anyplug.model.types import Audio, Failure, File, Image, Plugin, Resource, ResourceUpdated, Result, Text
 from anyplug.runtime.processes import toolchain
 from anyplug.secrets import mask, vault
 from anyplug.secrets.mask import Mask, Stream
@@ -844,6 +847,91 @@ async def test_what_a_command_leaks_is_hidden(approved, zot, how, home):
     assert [frame["panel_id"] for frame in told] == [f"p{TOKEN}"] * 2 * len(panels)
     assert TOKEN not in repr((outcome, heard, panels)) + everything(home)
     assert SHOWN_SECRET in repr(outcome)
+
+
+CONFIDES = f"""
+SECRET = os.environ["{VARIABLE}"]
+GREETING["capabilities"] = {{"tools": {{}}, "prompts": {{}}}}
+MADE = [{{"role": "user", "content": {{"type": "text", "text": SECRET}}}},
+        {{"role": "user", "content": {{"type": "image", "data": "aGk=", "mimeType": "image/png"}}}}]
+FIELDS = {{"kept": {{"type": "string", "title": SECRET, "default": SECRET}}, SECRET: {{"type": "string"}}}}
+FORM = {{"type": "object", "properties": FIELDS, "required": [SECRET]}}
+PAGE = {{"mode": "url", "message": "go", "elicitationId": "1"}}
+ASKED = [
+    ("notifications/progress", {{"progress": 1, "message": "x" * 3995 + SECRET}}),
+    ("notifications/progress", {{"progress": 2, "message": "at " + SECRET}}),
+    ("notifications/resources/updated", {{"uri": "x:" + SECRET}}),
+    ("notifications/resources/updated", {{"uri": "x:y"}}),
+    ("elicitation/create", {{"message": "x" * 3995 + SECRET, "requestedSchema": FORM}}),
+    ("elicitation/create", {{**PAGE, "url": "https://x.example/" + SECRET}}),
+    ("elicitation/create", {{**PAGE, "url": "https://x.example/"}}),
+    ("sampling/createMessage", {{"maxTokens": 5, "systemPrompt": SECRET, "messages": MADE}}),
+]
+for m in messages(tools=(TOOL,)):
+    if m.get("method") == "prompts/list":
+        answer(m, prompts=[{{"name": "good"}}, {{"name": "bad"}}])
+    elif m.get("method") == "prompts/get" and m["params"]["name"] == "good":
+        answer(m, description=SECRET, messages=MADE)
+    elif m.get("method") == "prompts/get":
+        send(id=m["id"], error={{"code": -32000, "message": SECRET}})
+    elif m.get("method") == "tools/call":
+        waiting, left = m, [name for name, _ in ASKED if "/create" in name]
+        for number, (method, params) in enumerate(ASKED):
+            token = {{"progressToken": m["params"]["_meta"]["progressToken"]}}
+            send(method=method, params={{**params, **token}}) if "notifications" in method else send(
+                id=str(number), method=method, params=params)
+    elif "method" not in m:
+        left.pop()
+        if not left:
+            say(waiting)
+    elif "id" in m:
+        answer(m)
+"""
+
+
+@pytest.mark.claim("masked-however-escaped")
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_what_a_server_says_besides_results_is_masked(approved, root, is_fast):
+    said, reports, heard = [], [], []
+
+    async def elicit(context, params):
+        said.append(params)
+        fields = getattr(params, "requested_schema", {}).get("properties", {})
+        return types.ElicitResult(action="accept", content=dict.fromkeys(fields, "once"))
+
+    async def sample(context, params):
+        said.append(params)
+        return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="x"))
+
+    async def progress(done, total, message):
+        reports.append(message)
+
+    async with approved(mcp_clients.mcp_plugin(root, CONFIDES)) as h:
+        h.listen(heard.append)
+        asking = {"elicitation_callback": elicit, "sampling_callback": sample}
+        async with mcp_clients.client(h, "older", is_fast=is_fast, **asking) as agent:
+            await agent.call_tool("mcp_kit_act", {}, progress_callback=progress)
+            prompt = await agent.get_prompt("mcp_kit_good", {})
+            with pytest.raises(MCPError) as refused:
+                await agent.get_prompt("mcp_kit_bad", {})
+        outcome = await h.run_command("/mcp_kit_good")
+    written = "\n".join(one.model_dump_json() for one in (*said, prompt)) + "".join(reports) + repr(outcome)
+    assert TOKEN not in written
+    assert TOKEN[:4] not in written  # where a text is cut
+    assert [one.uri for one in heard if isinstance(one, ResourceUpdated)] == ["x:y"]
+    assert sorted(report[:3] for report in reports) == [f"at {SHOWN_SECRET}"[:3], "xxx"]
+    assert [f"at {SHOWN_SECRET}"] == [report for report in reports if report.startswith("at")]
+    form, page, question, asked = said
+    assert list(form.requested_schema["properties"]) == ["kept"]
+    assert form.requested_schema["properties"]["kept"]["default"] == SHOWN_SECRET
+    assert page.url == "https://x.example/"
+    assert SHOWN_SECRET in question.message
+    assert asked.system_prompt == asked.messages[0].content.text == SHOWN_SECRET
+    assert asked.messages[1].content.data == prompt.messages[1].content.data == "aGk="
+    assert prompt.messages[0].content.text == prompt.description.split()[-1] == outcome.prompt == SHOWN_SECRET
+    assert SHOWN_SECRET in str(refused.value)
+    assert TOKEN not in str(refused.value)
 
 
 @pytest.mark.anyio

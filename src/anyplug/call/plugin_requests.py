@@ -5,6 +5,7 @@ and the person agreed, as for a call of a tier 2 plugin; `--yes` does not agree 
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,12 +17,13 @@ from anyplug.catalog.approvals import Standing
 from anyplug.model.errors import CallError, Cancelled, Denied
 from anyplug.model.types import Call, Elicitation, Elicited, Result, Sampling, Text, Tool
 from anyplug.model.untrusted_text import for_people, is_clean, label, schema_for_models
+from anyplug.model.web_pages import is_web_page
+from anyplug.runtime import thread_lanes
 
 ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 LONGEST_MESSAGE = 4_000  # characters of what a person is shown
 MOST_FIELDS = 30  # of a form
 MOST_ASKED = 50  # in one call: a plugin must not wear a person down
-PAGES = ("https://", "http://")  # what a person may be asked to open: other schemes run programs or scripts
 CHOICES = frozenset({"items", "oneOf", "anyOf"})  # parts of a field with labels of their own
 PLAIN = frozenset({"string", "number", "integer", "boolean", "array"})  # types of a form's fields
 
@@ -36,15 +38,18 @@ class PluginRequests:
         self._gates = gates
         self._recording = recording
         self._asked = 0
+        assert trail.secrecy is not None  # of a call that runs
+        self._secrecy = trail.secrecy
 
     async def elicit(self, asked: Elicitation) -> Elicited:
         """Ask the person; an answer that cannot be had is `cancel`."""
         caller = self._trail.attachment
-        shown = self._shown(asked)
+        shown = await thread_lanes.run(self._call.plugin.path, self._shown, asked)
         state = self._state(f"mcp.{self._call.tool.process}.{ELICIT}", msgspec.to_builtins(shown))
         try:
             self._recording.begin(state)
-            is_usable = shown.schema is not None or shown.url.startswith(PAGES)
+            # One with a secret in it is changed by masking, and would lead elsewhere.
+            is_usable = shown.schema is not None or (shown.url == asked.url and is_web_page(shown.url))
             answer = await ((caller.elicit or _nobody) if is_usable else _no_page)(shown)
         except CallError as error:
             self._recording.end(state, failed(error))
@@ -61,6 +66,7 @@ class PluginRequests:
         caller.yes, caller.purpose = False, SAMPLE
         # `includeContext` asks for what other servers and plugins said, which no grant covers.
         params = {name: value for name, value in asked.params.items() if name != "includeContext"}
+        params = await thread_lanes.run(self._call.plugin.path, self._secrecy.messages, params)
         state = self._state(f"mcp.{self._call.tool.process}.{SAMPLE}", params)
         state.attachment = caller
         tool = Tool(
@@ -89,11 +95,12 @@ class PluginRequests:
         return masked
 
     def _shown(self, asked: Elicitation) -> Elicitation:
+        """Return it as a person may see it: cleaned, and with the plugin's secrets masked."""
         return msgspec.structs.replace(
             asked,
-            message=for_people(asked.message, LONGEST_MESSAGE),
-            url=for_people(asked.url, LONGEST_MESSAGE),
-            schema=form(asked.schema),
+            message=for_people(self._secrecy.beginning(asked.message, LONGEST_MESSAGE), LONGEST_MESSAGE),
+            url=for_people(self._secrecy.text(asked.url), LONGEST_MESSAGE),
+            schema=form(asked.schema, self._secrecy.schema),
         )
 
     def _state(self, name: str, given: Any) -> CallState:
@@ -122,15 +129,18 @@ async def _no_model(asked: Sampling) -> dict[str, Any]:
     raise Denied("host", f"plugin '{asked.plugin}' asks for a model, but there is none here")
 
 
-def form(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a form that every client can show: fields with plain values, and no hidden characters."""
+def form(schema: dict[str, Any] | None, masked: Callable[[Any], Any] = lambda field: field) -> dict[str, Any] | None:
+    """Return a form that every client can show: fields with plain values, and no hidden characters.
+
+    `masked` masks secrets; fields that have one in their name are left out.
+    """
     if schema is None:
         return None
     given = schema.get("properties")
     fields = {
-        name: _labelled(schema_for_models(field))
+        name: _labelled(masked(schema_for_models(field)))
         for name, field in list(given.items() if isinstance(given, dict) else ())[:MOST_FIELDS]
-        if isinstance(field, dict) and field.get("type") in PLAIN and is_clean(name)
+        if isinstance(field, dict) and field.get("type") in PLAIN and is_clean(name) and masked(name) == name
     }
     required = schema.get("required")
     wanted = [name for name in required if name in fields] if isinstance(required, list) else []

@@ -13,7 +13,7 @@ from anyplug.call.consent import Attachment
 from anyplug.model import hints
 from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.json_values import TOO_DEEP
-from anyplug.model.types import Failure, Plugin, Result, Text
+from anyplug.model.types import Failure, Plugin, Progress, Result, Text
 from anyplug.model.untrusted_text import for_people
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 UNGUESSABLE = 8  # bytes of a call's id
 LARGE = 1 << 16  # bytes of a result; masking them takes some milliseconds
+LONGEST_PROGRESS = 4_000  # characters of what a plugin says in one report
 LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
 
 
@@ -101,6 +102,17 @@ class CallState:
         """Add notes of one guard or policy to the record."""
         self.record.notes += texts
         self.record.notes_by += (by,) * len(texts)
+
+    def masked_progress(self, report: Progress | None) -> Progress | None:
+        """Return what receives the plugin's progress reports instead of `report`, and masks them."""
+        secrecy = self.secrecy
+        if report is None or secrecy is None:
+            return report
+
+        async def masked(progress: float, total: float | None = None, message: str | None = None) -> None:
+            await report(progress, total, message and secrecy.beginning(message, LONGEST_PROGRESS))
+
+        return masked
 
     def mask_ahead(self, result: Result, cut: Callable[[Result], Result] | None = None) -> Result:
         """Mask a result before `complete` does, in a thread, because that may take long; then shorten it."""

@@ -691,7 +691,7 @@ class Host:
             attachment=caller.id,
             origin=caller.plugin.name if caller.plugin is not None else "",
             chain=(*caller.chain, tool.name),
-            progress=progress,
+            progress=trail.masked_progress(progress),
             shows_panels=caller.shows_panels,
             conversation=caller.conversation,
             trace=trail.trace.context if trail.trace is not None else {},
@@ -919,7 +919,12 @@ class Host:
             await self._renew_rights(call.plugin)
         extension = await self._peers.reach(call.plugin, command.process)
         trail.record.held_by = self._provisions.receipt(call.plugin)
-        answer = await extension.run_command(command.name, call.arguments["args"])
+        try:
+            answer = await extension.run_command(command.name, call.arguments["args"])
+        except CallError as error:
+            if trail.secrecy is not None:
+                await thread_lanes.run(call.plugin.path, trail.secrecy.error, error)
+            raise
         outcome = CommandOutcome.of(trail, answer, self._live.panels, extension)
         seen = await self._gates.after(call, standing, trail, given := outcome.as_result())
         return outcome if seen is given else outcome.judged(seen, self._live.panels)

@@ -32,6 +32,7 @@ from anyplug.runtime import thread_lanes
 from anyplug.runtime.processes.program import Finished, Program, Purpose, Receipt, Spawn, TmpTaken
 from anyplug.runtime.processes.toolchain import link_programs
 from anyplug.runtime.runner import Runner
+from anyplug.runtime.sandbox.profile import may_read
 from anyplug.runtime.warm.pool import Kept, Pool
 from anyplug.secrets import env_vars
 from anyplug.secrets.redaction import Redactions
@@ -49,6 +50,7 @@ MOST_REMARKS = 5  # about one result
 _IN_TMP = late(r"(?<![\w/.~:-])/tmp/[\w./+@%-]*[\w]")
 
 PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"
+UV_SETTINGS = "UV_CONFIG_FILE"
 OF_SHORT_LISTS = (
     "UV_PYTHON_INSTALL_DIR"  # a format that sets it promises a short list of variables, to which we add none
 )
@@ -356,6 +358,10 @@ class Provisions:
             usual = variables.get(name) or os.path.join(user, place)
             if not any(f"{usual}/".startswith(f"{folder}/") for folder in writable):
                 kept[name] = os.path.join(own, place.replace("/", "-").strip("."))
+        if UV_SETTINGS in kept and not may_read(room.confined.profile, kept[UV_SETTINGS]):
+            # `uv` ends if it cannot read them. They may have passwords of indexes, which code of others must not get.
+            del kept[UV_SETTINGS]
+            kept["UV_NO_CONFIG"] = "1"
         if OF_SHORT_LISTS not in kept:
             kept[BUILT_BY_GO] = os.path.join(own, "go-build")
             run_files.make_folder(kept[BUILT_BY_GO])

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from anyplug.model.late_patterns import late
+
 # Levels. People and models write about ten; recursion needs a few frames per level, and Python allows a thousand.
 DEEPEST = 128
 DEEPEST_METADATA = 210  # Workbench itself cuts off at 200
@@ -15,8 +17,25 @@ MOST_VALUES = 200_000
 TOO_MANY = f"it has more than {MOST_VALUES:,} values"
 SHORTEST_VALUE = 2  # bytes, with its comma or bracket
 
+_HALF = (b"\\ud", b"\\uD")  # how an escape of half a character begins, also that of one with its other half
+_LONE = late(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_MARK = rb"\\ufffd"  # as a template: one backslash
+_BACKSLASH, _HIDDEN = rb"\\", b"\0\0"  # the escape of a backslash, and bytes that JSON does not have
+
 _CONTAINERS = (dict, list, tuple)
 _encode_in_order = msgspec.json.Encoder(order="deterministic").encode
+
+
+def with_whole_characters(data: bytes) -> bytes:
+    """Return JSON with a mark for each half of a surrogate pair, as programs in JavaScript send it if they cut a text.
+
+    Decoders refuse it, and what is not decoded is neither answered nor recorded.
+    """
+    if not any(half in data for half in _HALF) or b"\0" in data:
+        return data
+    return _LONE.sub(_MARK, data.replace(_BACKSLASH, _HIDDEN)).replace(_HIDDEN, _BACKSLASH)
 
 
 def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:

@@ -20,7 +20,7 @@ from anyplug.home.plugin_config import SHOWN_SECRET
 from anyplug.model.errors import AnyplugError, CallError
 from anyplug.model.late_patterns import late
 from anyplug.model.schema_words import TYPES, WORDS
-from anyplug.model.types import Result
+from anyplug.model.types import Block, Result
 from anyplug.secrets import escaped_text
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -43,6 +43,7 @@ _DUMP = late(rb"(?:(?:0[xX])?[0-9a-fA-F]{2}[:,;_.\- \t\r\n]{1,3}){5,}(?:0[xX])?[
 
 NOTHING_KEPT: frozenset[str] = frozenset()
 _NOT_TEXT = frozenset({"data", "path"})  # fields of a block: base64, and a path on this machine
+_MEDIA = frozenset({"image", "audio"})  # MCP's blocks with base64 under `data`
 _SCHEMAS = frozenset({"input_schema", "output_schema"})  # fields of tools
 
 
@@ -166,6 +167,22 @@ class Mask:
         except RecursionError:  # nested too deeply to inspect
             return SHOWN_SECRET
 
+    def messages(self, value: Any) -> Any:
+        """Mask the secrets in a JSON value with messages for a model, except in the data of pictures and sounds."""
+        if isinstance(value, list):
+            return [self.messages(item) for item in value]
+        if not isinstance(value, dict):
+            return self.value(value)
+        kept = _NOT_TEXT if value.get("type") in _MEDIA else NOTHING_KEPT
+        return {self.value(key): item if key in kept else self.messages(item) for key, item in value.items()}
+
+    def beginning(self, text: str, longest: int) -> str:
+        """Mask the secrets in the beginning of a text, and drop a secret that begins at its end."""
+        if len(text) <= longest:
+            return self.text(text)
+        data = text[:longest].encode(errors="surrogatepass")
+        return self.decided(data)[0].decode(errors="replace")
+
     def result(self, result: Result) -> Result:
         """Mask the secrets in a call's result, except in paths, binary data, and what the host says of it."""
         metadata = self.value(result.metadata)
@@ -213,7 +230,7 @@ class Mask:
         if isinstance(value, list | tuple):
             return type(value)([self._value(item) for item in value])
         if isinstance(value, msgspec.Struct):
-            return self.struct(value, NOTHING_KEPT)
+            return self.struct(value, _NOT_TEXT if isinstance(value, Block) else NOTHING_KEPT)
         if self._numbers and isinstance(value, int | float) and repr(value) in self._numbers:
             return SHOWN_SECRET
         return value

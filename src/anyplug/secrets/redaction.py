@@ -65,6 +65,22 @@ class Redaction:
         mask = self.mask()
         return text if mask is None else mask.text(text)
 
+    def beginning(self, text: str, longest: int) -> str:
+        """Mask its secrets in the first characters of a text, and drop a possible start of a secret after them."""
+        mask = self.mask()
+        return text[:longest] if mask is None else mask.beginning(text, longest)
+
+    def schema(self, schema: Any) -> Any:
+        """Mask its secrets in a schema."""
+        mask = self.mask()
+        return schema if mask is None else mask.schema(schema)
+
+    def messages(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Mask its secrets in messages for a model."""
+        mask = self.mask()
+        masked: dict[str, Any] = value if mask is None else mask.messages(value)
+        return masked
+
     def data(self, data: bytes, *, is_cut: bool = False) -> bytes:
         """Mask its secrets in bytes; if they were cut off, drop a possible start of a secret at the end."""
         mask = self.mask()

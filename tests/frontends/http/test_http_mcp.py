@@ -1,11 +1,25 @@
 """MCP over HTTP with the SDK's own client, in both eras: calls, progress, questions, profiles, fairness, the end."""
 
+import json
+
 import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from http_mcp import ERAS, PATIENCE_S, Inner, serving
+from http_mcp import ERAS, NEWER, PATIENCE_S, Inner, serving
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+META = {
+    "io.modelcontextprotocol/protocolVersion": NEWER,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+}
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("era", ERAS)]
 
@@ -26,6 +40,37 @@ async def test_a_client_lists_and_calls_tools(era):
     async with serving(Inner()) as up, up.client(era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools][:2] == ["echo", "slow"]
         assert text(await client.call_tool("echo", {"text": "hello"})) == "hello"
+
+
+async def test_half_a_character_arrives_as_a_mark(era):
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"text": "x\ud83d"}},
+    }
+    headers: dict[str, str] = {"mcp_method": "tools/call", "mcp_name": "echo", "mcp_protocol_version": era}
+    async with serving(Inner()) as up:
+        if era == "legacy":
+            greeting = await up.post(INITIALIZE)
+            headers = {"mcp_session_id": greeting.headers["mcp-session-id"]}
+            await up.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers)
+        else:
+            call["params"]["_meta"] = META
+        answer = await up.post(call, **headers)
+    assert answer.status == 200
+    said = answer.body.partition(b"data: ")[2].splitlines()[0] if era == "legacy" else answer.body
+    assert json.loads(said)["result"]["content"][0]["text"] == "x\ufffd"
+
+
+@pytest.mark.parametrize("id", [None, {}, [], True, 1.5])
+async def test_an_id_that_is_none_is_answered(era, id):
+    headers = {} if era == "legacy" else {"mcp_method": "tools/list", "mcp_protocol_version": era}
+    async with serving(Inner()) as up:
+        answer = await up.post(
+            {"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {"_meta": META}}, **headers
+        )
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (400, None, -32600)
 
 
 async def test_progress_arrives_before_the_result(era):

@@ -203,6 +203,10 @@ async def test_requests_run_side_by_side_also_with_one_id(zot, host, is_fast):
         (b'{"jsonrpc": "1.0", "id": 4, "method": "ping"}', -32600, 4),
         (b'{"jsonrpc": "2.0", "id": "x", "method": 5}', -32600, "x"),
         (b'{"jsonrpc": "2.0", "id": true, "method": "ping", "params": []}', -32600, None),
+        (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600, None),
+        (b'{"jsonrpc": "2.0", "id": {}, "method": "tools/call", "params": {"name": "x"}}', -32600, None),
+        (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600, None),
+        (b'{"jsonrpc": "2.0", "method": "ping", "i\\u0064": null}', -32600, None),
     ],
 )
 async def test_what_is_no_message_is_answered_and_the_connection_goes_on(host, line, code, name):
@@ -214,6 +218,32 @@ async def test_what_is_no_message_is_answered_and_the_connection_goes_on(host, l
             agent.send(b"  \r")
             await agent.greet()
             assert (await agent.ask(request(9, "ping")))["id"] == 9
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_a_request_with_half_a_character_is_answered_and_recorded(zot, host, is_fast):
+    half = b"\\ud83d"
+    asked = [
+        b'{"name": "echo", "arguments": {"x": "%s"}}' % half,
+        b'{"name": "echo", "arguments": {"x%s": "\\\\ud83d \\ud83d\\ude00"}}' % half,
+        b'{"name": "echo%s", "arguments": {}}' % half,
+        b'{"name": "echo", "arguments": {}, "_meta": {"x": "%s"}}' % half,
+    ]
+    async with host(zot("echo", SCRIPT)) as up, lines(up, is_fast=is_fast) as agent:
+        await agent.greet()
+        said = []
+        for number, params in enumerate(asked):
+            answer = await agent.ask(
+                b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": %s}' % (number, params)
+            )
+            assert answer["id"] == number
+            said.append(answer["result"]["content"][0]["text"])
+        tools = [record.tool for record in last(up, 4)]
+    assert [json.loads(text) for text in (said[0], said[1], said[3])] == [
+        {"x": "\ufffd"}, {"x\ufffd": "\\ud83d \U0001f600"}, {}
+    ]  # fmt: skip
+    assert tools[2] == "echo\ufffd"
+    assert tools[:2] + tools[3:] == ["echo"] * 3
 
 
 async def test_a_line_that_is_too_long_is_skipped_and_nothing_else(host, monkeypatch):

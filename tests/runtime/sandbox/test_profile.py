@@ -9,7 +9,7 @@ import plugin_folders
 from anyplug.model import protected_paths
 from anyplug.runtime.sandbox import macos, system_paths
 from anyplug.runtime.sandbox.enforcement import LAYERS, Enforcement
-from anyplug.runtime.sandbox.profile import Limits, Locations, System, draw
+from anyplug.runtime.sandbox.profile import Limits, Locations, System, draw, may_read
 from rows import each_row
 
 PLACE = Locations(
@@ -41,6 +41,22 @@ def test_without_grants_there_is_the_system_and_the_plugins_own_places():
     assert drawn.private_tmp
     assert drawn.limits == Limits()
     assert FULL.shortfalls(drawn) == ()
+
+
+@pytest.mark.parametrize(
+    ("granted", "path", "expected"),
+    [
+        ((), "/u/.config/uv/uv.toml", False),
+        ((), "/u/.anyplug/data/p/x", True),
+        ((), "/u/.anyplug/data/px", False),
+        (("filesystem:read:~/.config/uv/uv.toml",), "/u/.config/uv/uv.toml", True),
+        (("filesystem:read:~",), "/u/.config/uv/uv.toml", True),
+        (("filesystem:read:~",), "/u/.ssh/id_ed25519", False),
+        (("filesystem:read:/",), "/etc/uv/uv.toml", True),
+    ],
+)
+def test_the_nearest_folder_decides_whether_a_file_may_be_read(granted, path, expected):
+    assert may_read(profile(*granted), path) is expected
 
 
 @pytest.mark.parametrize(

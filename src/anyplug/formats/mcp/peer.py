@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from anyplug.formats.mcp import config_file, config_variables, tool_results
+from anyplug.formats.mcp.services import LONGEST_URI
 from anyplug.formats.shared import long_lived
 from anyplug.formats.shared.contract import PeerListener, Terms
 from anyplug.formats.shared.features import CommandAnswer
@@ -23,7 +24,7 @@ from anyplug.home.settings import Home
 from anyplug.model import hints
 from anyplug.model.errors import RETURN_LESS, CallError, TimedOut, TooLarge, Unavailable
 from anyplug.model.types import Call, Endpoint, LogMessage, Offer, Plugin, ResourceUpdated, Result
-from anyplug.runtime import mcp_sdk
+from anyplug.runtime import mcp_sdk, thread_lanes
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.session.reader import TOO_MANY, Unread
 from anyplug.runtime.session.session import PeerGone, Session
@@ -40,6 +41,7 @@ PROJECT_ENVIRONMENT = "UV_PROJECT_ENVIRONMENT"  # where uv keeps a project's dep
 NOTICE_S = 1.0  # how long a lost connection may take to report why
 LONGEST_LINE = 16 << 20  # bytes of one message; an image in base64 is one line
 UNAUTHORISED = 401  # the HTTP status of a server that wants a sign-in
+NOT_TEXT = frozenset({"action"})  # of a command's answer
 CLOSED = "the connection was closed"
 
 _numbers = itertools.count(1)
@@ -100,7 +102,7 @@ class Server:
             changed=self._changed,
             said=self._said,
             pausing=self._pausing,
-            updated=lambda uri: self._listener.said(self, ResourceUpdated(self.plugin.name, self._name, uri)),
+            updated=self._updated,
         )
         if endpoint.command:
             ways = self._by_command(endpoint, inbox(), outbox)
@@ -184,7 +186,8 @@ class Server:
         timeout_s = self._terms.settings.timeout_s or tool_results.TIMEOUT_S
         try:
             with anyio.move_on_after(timeout_s):
-                return await self._talk.prompt(self.plugin.name, name, words)
+                answer = await self._talk.prompt(self.plugin.name, name, words)
+                return await thread_lanes.run(self.plugin.path, self._terms.secrecy.struct, answer, NOT_TEXT)
         except tool_results.Lost as lost:
             self._lose(str(lost))
             raise self.unavailable(f"while '/{name}' was running", self.gone or PeerGone(str(lost))) from lost
@@ -213,6 +216,11 @@ class Server:
             if self._exchange is not None and self._exchange.status == UNAUTHORISED:
                 hint = f"`anyplug login {self.plugin.name}` signs you in"
         return long_lived.ended(what, when, gone, hint)
+
+    def _updated(self, uri: str) -> None:
+        """Report a change of a resource, unless its URI is one that no list shows."""
+        if len(uri) <= LONGEST_URI and self._terms.secrecy.text(uri) == uri:
+            self._listener.said(self, ResourceUpdated(self.plugin.name, self._name, uri))
 
     def _not_started(self, program: Program, reason: str) -> Unavailable:
         what = f"MCP server '{self._name}'"

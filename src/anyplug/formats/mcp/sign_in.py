@@ -19,6 +19,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl, ValidationError
 
 from anyplug.model.types import Endpoint, Plugin
+from anyplug.model.web_pages import is_web_page
 from anyplug.secrets.vault import SIGN_IN, Secrets
 
 NAME_LENGTH = 16  # characters of an address's hash
@@ -132,12 +133,11 @@ def stored(secrets: Secrets, plugin: Plugin, endpoint: Endpoint) -> httpx2.Auth 
 
 def checked_page(url: str, metadata: OAuthMetadata | None) -> str:
     """Return the state that the page to sign in on must give back; raises OAuthFlowError if it must not be shown."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or parts.username is not None or parts.password is not None:
+    if not is_web_page(url):
         raise OAuthFlowError("the page to sign in on has no plain http or https address")
     if metadata is None or PROOF not in (metadata.code_challenge_methods_supported or []):
         raise OAuthFlowError(f"the authorization server does not declare support for {PROOF}, which MCP requires")
-    return parse_qs(parts.query).get("state", [""])[-1]
+    return parse_qs(urlsplit(url).query).get("state", [""])[-1]
 
 
 async def _nobody(url: str) -> None:

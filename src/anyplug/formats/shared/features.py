@@ -161,7 +161,7 @@ class CommandRunner(Protocol):
     plugin: Plugin
 
     async def run_command(self, name: str, words: str) -> CommandAnswer:
-        """Run one of them. Raises CallError."""
+        """Run one of them; its secrets are masked in the answer. Raises CallError."""
         ...
 
 

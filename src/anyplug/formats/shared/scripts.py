@@ -23,6 +23,7 @@ LARGEST_SCRIPT = 1 << 20  # bytes of it that decide whether its dependencies are
 HEAD_BYTES = 64 << 10  # where a script's metadata is
 MAX_OUTPUT = 1 << 20
 ENVIRONMENTS = "environments-v*"  # where uv keeps those of scripts, in its cache
+SITE_PACKAGES = "*/lib/python*/site-packages"
 # What interpreters load when they start: folders, and which of their files. A folder that was moved there counts, too.
 LOADED_AT_START = {
     "": "",
@@ -32,7 +33,6 @@ LOADED_AT_START = {
     "*/lib/python*": "",
     SITE_PACKAGES: r".*\.pth|_virtualenv\.py|sitecustomize.*|usercustomize.*",
 }
-SITE_PACKAGES = "*/lib/python*/site-packages"
 OF_UV = "_virtualenv.pth"  # the only one that uv itself puts there
 LARGEST_PTH = 64 << 10  # bytes
 LOCK = "lock"  # among the notes

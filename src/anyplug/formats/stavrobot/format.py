@@ -213,6 +213,14 @@ async def _resolve(plugin: Plugin, around: Surroundings) -> None:
         scripts.remember(program, around.environment["UV_CACHE_DIR"], notes)
 
 
+def _of_index(plugin: Plugin, around: Surroundings) -> str:
+    """Return how a plugin is told of a user's package index, if the user has settings of `uv`, which it cannot read."""
+    if "UV_CONFIG_FILE" not in around.environment:
+        return ""
+    grant = hints.command("grant", plugin.name, "env:UV_DEFAULT_INDEX")
+    return f"; your settings of uv do not apply: if they name an index, export UV_DEFAULT_INDEX, then {grant}"
+
+
 async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
     around.tell(f"resolving the dependencies of {os.path.relpath(script, plugin.path)}")
     finished = await around.run(scripts.resolution(script, around.environment))
@@ -220,7 +228,7 @@ async def _fetch(plugin: Plugin, script: str, around: Surroundings) -> None:
         raise Unavailable(
             f"the dependencies of {os.path.relpath(script, plugin.path)} could not be resolved: "
             f"{one_shot.decode(finished.stderr).strip() or finished.reason or finished.ending}",
-            "check the network and the script's `dependencies`, then try again",
+            "check the network and the script's `dependencies`, then try again" + _of_index(plugin, around),
         )
 
 

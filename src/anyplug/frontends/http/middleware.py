@@ -21,6 +21,7 @@ from anyplug.frontends.http.response import Reply
 from anyplug.frontends.http.token import Token
 from anyplug.frontends.http.uvicorn_timeouts import KNOWN
 from anyplug.home.settings import HttpSettings
+from anyplug.model.json_values import with_whole_characters
 
 # Headers that decide something: with two of them, a proxy in front of us could have judged the other one.
 SINGLE = frozenset({b"authorization", b"host", b"origin", b"cookie", b"content-length", b"content-type",
@@ -91,7 +92,8 @@ class Shell:
         if isinstance(body, Refusal):
             return await reply.refuse(body)
         try:
-            return await self._admit(route, scope, headers, body, receive, reply)
+            given = with_whole_characters(body) if route.is_rpc else body
+            return await self._admit(route, scope, headers, given, receive, reply)
         finally:
             self._bodies.release(body)
 
@@ -135,6 +137,9 @@ class Shell:
         self, route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, receive: Receive, reply: Reply
     ) -> None:
         kind, client = _kind(route, scope, headers, body, reply), _client(scope, headers)
+        if reply.request_id is not None and not _is_id(reply.request_id):
+            reply.request_id = NULL
+            return await reply.refuse(refusals.NO_ID)
         if self._is_ending and kind is not Kind.WORD:
             return await reply.refuse(refusals.ENDING)
         if (refusal := self._admission.enter(client, kind)) is not None:
@@ -185,6 +190,16 @@ def _kind(route: Route, scope: Scope, headers: dict[bytes, bytes], body: bytes, 
         return Kind.WORD
     reply.request_id = message.id
     return Kind.STREAM if headers.get(b"mcp-method") == LISTENING else Kind.CALL
+
+
+def _is_id(id: msgspec.Raw) -> bool:
+    """Return whether a request may have this id; the SDK takes a request with another one for a notification."""
+    if id is NULL:  # nothing was asked yet
+        return True
+    try:
+        return type(msgspec.json.decode(id)) in {str, int}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True  # the SDK answers it
 
 
 class _Peek(msgspec.Struct):

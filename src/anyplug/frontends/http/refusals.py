@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+INVALID_REQUEST = -32600  # JSON-RPC's own
 RPC_ERROR = -32050  # from JSON-RPC's range for servers; MCP itself uses -32000, -32001 and some from -32020
 LEAST_WAIT_S = 1  # `Retry-After` has whole seconds, and 0 would invite a loop
 NULL = msgspec.Raw(b"null")
@@ -28,6 +29,7 @@ class Refusal(msgspec.Struct, frozen=True):
     hint: str
     retry_after_s: int | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    rpc_code: int = RPC_ERROR
 
 
 NOT_OURS = Refusal(
@@ -54,6 +56,13 @@ NO_TOKEN = Refusal(
     "the request has no token, or a wrong one",
     "send `Authorization: Bearer TOKEN`; the token is in `http-token` in the home folder, and is never read from a URL",
     headers=((b"www-authenticate", b'Bearer realm="anyplug"'),),
+)
+NO_ID = Refusal(
+    400,
+    "usage",
+    "the id of a JSON-RPC request is a text or a whole number",
+    "check what the client sends; a notification has no id",
+    rpc_code=INVALID_REQUEST,
 )
 NOTHING_HERE = Refusal(404, "not_found", "there is nothing at this path", "tools are at /mcp and /mcp/PROFILE")
 ENDING = Refusal(
@@ -100,7 +109,7 @@ def render(refusal: Refusal, request_id: msgspec.Raw | None = None) -> tuple[Hea
     answer: dict[str, Any] = {"error": facts}
     if request_id is not None:
         del facts["message"]
-        error = {"code": RPC_ERROR, "message": f"{refusal.message} ({refusal.hint})", "data": facts}
+        error = {"code": refusal.rpc_code, "message": f"{refusal.message} ({refusal.hint})", "data": facts}
         answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
     return json_headers(body := msgspec.json.encode(answer)) + headers, body
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from anyplug.frontends.mcp.fast_path import FastPath
 from anyplug.frontends.mcp.result_content import encoded
+from anyplug.model.json_values import with_whole_characters
 
 LONGEST_LINE = 64 << 20  # bytes; a call may carry 25 MiB of files, which are 34 MiB in base64
 CHUNK = 65_536  # bytes
@@ -48,20 +49,24 @@ async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: FastPath | 
     While the client does not read, nothing more is read from it, so that answers cannot pile up; for a limited time,
     since it may have closed its end, which only a read reveals.
     """
-    async for line in _lines(receive):
-        if line is None:
+    async for received in _lines(receive):
+        if received is None:
             await outlet.send_error(types.INVALID_REQUEST, f"a line is longer than {LONGEST_LINE >> 20} MiB")
             continue
         with anyio.move_on_after(STALL_S) as patience:
             await outlet.has_room()
         if patience.cancelled_caught:
             return
+        line = with_whole_characters(received)
         if not line or line.isspace() or (lane is not None and lane.takes(line)):
             continue
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
             await outlet.send_error(*_fault(line))
+            continue
+        if isinstance(message, types.JSONRPCNotification) and _has_id(line):  # one that is not allowed
+            await outlet.send_error(types.INVALID_REQUEST, "Invalid request")
             continue
         if lane is not None:
             lane.passes(message)
@@ -95,6 +100,11 @@ async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
             parts, is_skipping = [], True
         elif rest:
             parts.append(rest)
+
+
+def _has_id(line: bytes) -> bool:
+    """Return whether a message has an id."""
+    return "id" in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
 
 
 def _fault(line: bytes) -> tuple[int, str, Any]:

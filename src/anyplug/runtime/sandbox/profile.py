@@ -174,6 +174,16 @@ def draw(
     )
 
 
+def may_read(profile: Profile, path: str) -> bool:
+    """Return whether a file may be read: the nearest folder that a profile names decides."""
+    real = os.path.realpath(path)
+
+    def nearest(*folders: str) -> int:
+        return max((len(one) for one in folders if f"{real}/".startswith(f"{one.rstrip('/')}/")), default=-1)
+
+    return nearest(*profile.readable, *profile.writable, *profile.executable) > nearest(*profile.hidden)
+
+
 def widened(profile: Profile) -> Profile:
     """Open the whole network to a plugin with granted hosts, if nothing can enforce these and a person allowed it."""
     return msgspec.structs.replace(profile, network="all", ports=(), hosts=(), unheld=(*profile.unheld, *profile.hosts))
