@@ -155,7 +155,7 @@ class PolicyGate:
             return self._undecided(str(error), error.hint)
         except BadEvent as error:
             return self._undecided(str(error), "make the call smaller, so that it can be decided about")
-        except TooSlow as error:  # whoever makes the call chose that, so it does not fail open
+        except TooSlow as error:  # its caller chose that, so it does not fail open
             return Ruling(verb="deny", reason=str(error), rule="POLICY_ERROR", cure="split the command")
         if self._recordings is not None:
             self._recordings.add(
