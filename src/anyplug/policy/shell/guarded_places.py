@@ -69,7 +69,7 @@ class Guarded:
         return True
 
     def ignores(self, _step: Step) -> bool:
-        """Whether a command never changes what is guarded, wherever it writes."""
+        """Return whether a command never changes what is guarded, wherever it writes."""
         return False
 
     def only_reads(self, _step: Step) -> bool | None:
