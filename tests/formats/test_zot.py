@@ -1513,7 +1513,7 @@ for frame in heard():
     assert first["code"] == "overloaded"
     assert first["retry_after_ms"] > 0
     assert "try again in" in first["content"][0]["text"]
-    assert log.count("was refused: at most 200 calls outside of any other call at once") == 1
+    assert log.count("was refused: at most 200 calls outside any other call at once") == 1
 
 
 async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):

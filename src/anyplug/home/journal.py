@@ -206,7 +206,7 @@ def of_the_living(folder: str) -> Iterator[list[bytes]]:
                 with open(untrusted_files.linked(os.path.join(folder, name)), "rb") as file:
                     yield _lines(file.read())
             except (FileNotFoundError, untrusted_files.Changed):
-                continue  # it has just ended, or is no file
+                continue  # it has just ended, or is not a file
 
 
 def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:

@@ -25,7 +25,7 @@ class Rate(msgspec.Struct, frozen=True):
         return f"at most {self.at_once:,} calls {self.kind} at once, and {self.per_s} per second after that"
 
 
-OWN = Rate("outside of any other call", 200, 20)  # a timer, a note, a slash command: nobody limits these otherwise
+OWN = Rate("outside any other call", 200, 20)  # a timer, a note, a slash command: nobody limits these otherwise
 NESTED = Rate("within other calls", 2_000, 100)  # for a tool that uses another for each of many files
 
 

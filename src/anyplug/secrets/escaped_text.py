@@ -1,7 +1,7 @@
 """Decode escaped text and keep track of positions, to find a text however it is written.
 
 Each character may be literal, or escaped as in JSON, JavaScript, C, HTML and URLs, in any mixture. Escape sequences of
-terminals and invisible characters mean nothing: whoever shows a text removes them (`model/untrusted_text`). Pure.
+terminals and invisible characters mean nothing: they are removed when a text is shown (`model/untrusted_text`). Pure.
 """
 
 import re
