@@ -79,9 +79,9 @@ ABOUT_PROBLEMS = (
     "`check` exits with 1 if there is any problem."
 )
 ABOUT_SETTINGS = (
-    "Your settings are in `settings.toml` in [the home folder](files.md). The file is optional. Unknown keys are "
-    "errors, so that typos are noticed. A running daemon [applies "
-    "changes](../how-to/resident.md#what-is-shared-and-what-is-not)."
+    "Your settings are in `settings.toml` in [the home folder](files.md). The file is optional, and may be a link "
+    "to a regular file of at most 16 MiB. Unknown keys are errors, so that typos are noticed. A running daemon "
+    "[applies changes](../how-to/resident.md#what-is-shared-and-what-is-not)."
 )
 ABOUT_CALLS = (
     "What exceeds these limits waits for its turn, and what cannot wait ends as `overloaded`. [How to limit "

@@ -238,6 +238,36 @@ def test_every_tampering_is_found_where_it_was_done(statement, found, trail, pat
     assert [place for place in reasons if "sealed" not in place[1]] == found
 
 
+# What undoes a record as it is written
+UNDOING = (
+    "CREATE TRIGGER z BEFORE INSERT ON audit BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TRIGGER z AFTER INSERT ON audit BEGIN DELETE FROM audit WHERE number = new.number; END",
+)
+
+
+@pytest.mark.parametrize("trigger", UNDOING)
+def test_a_record_that_the_database_does_not_keep_is_not_taken_for_written(trigger, trail, path):
+    write(trail, 2)
+    spoil(path, trigger)
+    with pytest.raises(StoreError, match="it has the trigger z, which anyplug did not create"):
+        trail.end(begun("dropped", outcome="done"))
+    with pytest.raises(StoreError, match="the trigger z"):  # not run
+        trail.begin(begun("next"))
+    spoil(path, "DROP TRIGGER z")
+    trail.end(begun("later", outcome="done"))
+    assert outcomes(trail)[2:] == [("dropped", "done"), ("later", "done")]
+    assert trail.verify() == (4, [])
+
+
+@pytest.mark.parametrize("extra", [UNDOING[0], "CREATE VIEW z AS SELECT * FROM audit"])
+def test_triggers_and_views_in_the_database_are_named(extra, trail, path):
+    write(trail, 2)
+    spoil(path, extra)
+    count, (broken,) = trail.verify()
+    assert (count, broken.number) == (2, 2)
+    assert f"the database has the {extra.split()[1].lower()} z, which anyplug did not create" in broken.reason
+
+
 # The sealed head
 
 
@@ -737,6 +767,30 @@ async def test_a_call_that_cannot_be_recorded_is_refused_and_nothing_ran(is_firs
     assert result.error.message.startswith("the call cannot be recorded, so it was not run: ")
     assert result.error.hint
     assert not os.path.exists(home / "data" / "hello" / "ran")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_call_whose_record_a_trigger_would_undo_is_refused_and_nothing_ran(is_first, host, cyclop, path, home):
+    folder = cyclop(script=TOUCHES)
+    write(Audit(Store(path)), 1)
+    if is_first:
+        spoil(path, UNDOING[0])
+    async with host(folder) as h:
+        if not is_first:
+            await h.call("hello")
+            await anyio.sleep(audit_log.COMMIT_S * 2)
+            spoil(path, UNDOING[0])
+            await h.call("hello")  # its record is kept in the journal
+            await anyio.sleep(audit_log.COMMIT_S * 2)
+            os.unlink(home / "data" / "hello" / "ran")
+        result = await h.call("hello")
+        assert result.error.message.startswith("the call cannot be recorded, so it was not run: ")
+        assert "the trigger z" in result.error.message
+        assert not os.path.exists(home / "data" / "hello" / "ran")
+        spoil(path, "DROP TRIGGER z")
+        assert not (await h.call("hello")).is_error
+        assert h.audit.verify()[1] == []
 
 
 @pytest.mark.anyio

@@ -1469,6 +1469,47 @@ for frame in heard():
         assert len(h._live._asked) == 256
 
 
+async def test_an_extension_that_calls_tools_by_itself_leaves_no_more_records_than_its_rate_allows(zot, host):
+    floods = """
+hello("call_tool")
+command("go")
+emit("ready")
+import threading
+def flood():
+    for number in range(1_000):
+        emit("call_tool", id=str(number), name="act")
+said, refused = 0, []
+for frame in heard():
+    if frame["type"] == "command_invoked":
+        emit("command_response", id=frame["id"], action="noop")
+        threading.Thread(target=flood).start()
+    elif frame["type"] == "tool_result":
+        said += 1
+        if frame.get("code"):
+            refused.append(frame)
+        if said == 1_000:
+            emit("notify", level="info", message=json.dumps([len(refused), refused[0]]))
+"""
+    told = []
+    async with host(zot("caller", floods), zot("target", answering("say(frame, 'done')"))) as h:
+        h.listen(lambda notice: told.append(notice) if isinstance(notice, Note) else None)
+        await h.run_command("/go")
+        await until(lambda: told)
+        refused, first = json.loads(told[0].message)
+        await h.call("act", {})  # that a person makes
+        records = [item for item in h._audit.calls() if item.record.tool == "act"]
+        (caller,) = (entry.plugin for entry in h.snapshot.entries if entry.plugin.name == "caller")
+        with open(h.catalog.home.log(caller), encoding="utf-8") as file:
+            log = file.read()
+    assert len(records) == 1_000 - refused + 1
+    assert 700 < refused <= 800
+    assert first["is_error"] is True
+    assert first["code"] == "overloaded"
+    assert first["retry_after_ms"] > 0
+    assert "try again in" in first["content"][0]["text"]
+    assert log.count("was refused: at most 200 calls outside any other call at once") == 1
+
+
 async def test_calls_of_an_extension_that_died_are_cancelled_and_its_ids_are_free_again(zot, host):
     caller = zot("caller", CALLER.replace('tool("ask")', 'tool("ask"); command("die")') + (
         "    elif frame['type'] == 'command_invoked':\n        os._exit(1)\n"

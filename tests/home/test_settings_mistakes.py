@@ -1,5 +1,7 @@
 """What is said about a `settings.toml` that cannot be used."""
 
+import os
+
 import pytest
 
 from anyplug.home import settings_mistakes
@@ -50,3 +52,33 @@ def test_a_slip_in_the_settings_is_named_with_its_place_and_what_may_stand_there
     assert caught.value.message.startswith(f"{home}/settings.toml: ")
     assert message in caught.value.message
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link to a device", "folder", "too large"])
+def test_settings_that_are_no_ordinary_file_are_an_error_and_hold_nobody_up(kind, home, tmp_path):
+    home.mkdir(exist_ok=True)
+    path, pipe = home / "settings.toml", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    match kind:
+        case "pipe":
+            pipe.rename(path)
+        case "link to a pipe":
+            path.symlink_to(pipe)
+        case "link to a device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case "too large":
+            with open(path, "wb") as file:
+                file.truncate(1 << 40)
+    with pytest.raises(
+        ConfigError, match=r"cannot read .*: it (is not a regular file|has [0-9,]+ bytes; the limit is )"
+    ):
+        find_home(home).read_settings()
+
+
+def test_settings_may_be_a_link_to_a_file(home, tmp_path):
+    (tmp_path / "dotfiles.toml").write_text("[calls]\nat_once = 7\n")
+    home.mkdir(exist_ok=True)
+    (home / "settings.toml").symlink_to(tmp_path / "dotfiles.toml")
+    assert find_home(home).read_settings().calls.at_once == 7

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import command_line
 import plugin_folders
 from anyplug.home import untrusted_files
 
@@ -143,3 +144,21 @@ def test_a_removal_ends_although_somebody_keeps_creating_files(tmp_path):
     plugin_folders.write(str(top / "a"), "")
     with pytest.raises(untrusted_files.TooMuch, match="takes longer"):
         untrusted_files.remove(str(top), seconds=-1.0)
+
+
+OURS = (
+    "resident.json", "served.json", "policy-answers.json", "journal/999999999:1-0", "logs/gone.log", "logs/gone.log.1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("audit",), ("status",), ("logs", "gone"), ("eval", "--harness", "claude")]
+)
+def test_no_command_waits_for_a_pipe_in_the_home_folder(words, home):
+    for name in OURS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(home / name)
+    os.link(home / "resident.json", home / "settings.toml")
+    command_line.run(*words, stdin="{}")
+    os.unlink(home / "settings.toml")
+    command_line.run(*words, stdin="{}")  # which also checks that there is no traceback

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyplug.model import untrusted_text
+from anyplug.secrets import escaped_text
 from anyplug.secrets.mask import Mask, Stream
 from random_examples import at_most
 from rows import each_row
@@ -53,6 +55,29 @@ def test_what_usual_writers_escape_is_hidden(written):
     hidden = Mask([SECRET]).text(f"before {written} after")
     assert (hidden.startswith("before "), hidden.endswith(" after"), "•••" in hidden) == (True, True, True)
     assert "MDENG" not in hidden
+
+
+@pytest.mark.claim("masked-however-escaped")
+@pytest.mark.parametrize("between", ["\x1b[0m", "\x1b[01;31m\x1b[K", "\0", "\u200b", "\u00ad\u2060", "\U000e0041"])
+def test_what_is_removed_before_a_text_is_shown_puts_no_secret_together(between):
+    written = f"before {SECRET[:5]}{between}{SECRET[5:]} after"
+    for text in (written, json.dumps(written)):
+        assert SECRET not in untrusted_text.for_models(Mask([SECRET]).text(text))
+        assert "•••" in Mask([SECRET]).text(text)
+    data = written.encode()
+    for cut in range(len(data)):
+        stream = Stream(lambda: Mask([SECRET]))
+        assert stream.feed(data[:cut]) + stream.feed(data[cut:]) + stream.end() == "before ••• after".encode()
+
+
+def test_all_that_is_removed_before_a_text_is_shown_is_nothing_in_a_secret():
+    planes = [*range(0x30000), *range(0xE0000, 0xE1000), *range(0xF0000, 0x110000, 251)]
+    removed = [chr(point) for point in planes if untrusted_text.for_models(f"a{chr(point)}b") == "ab"]
+    assert len(removed) > 10_000
+    kept = [char for char in removed if escaped_text.said(f"a{char}b".encode(errors="surrogatepass")) != b"ab"]
+    assert kept == []
+    shown = "é☃あ語\u2028\u00a0😀\U0001f3fb\r\n\t"
+    assert escaped_text.said(shown.encode()) == shown.encode()
 
 
 LETTERS = "pässwörd-<7&x>-ключ"[:13]

@@ -20,9 +20,9 @@ import msgspec
 from anyplug.audit import retention
 from anyplug.audit.sealed_head import FIRST, Found, Head, Heads
 from anyplug.home import journal
-from anyplug.home.database import BUSY_S, Store
+from anyplug.home.database import BUSY_S, FOREIGN, Store
 from anyplug.home.journal import Journal
-from anyplug.model import json_values
+from anyplug.model import json_values, untrusted_text
 from anyplug.model.errors import AnyplugError, StoreBusy, StoreError
 from anyplug.model.types import Result
 from anyplug.runtime.processes.program import Receipt
@@ -44,6 +44,7 @@ MOST_WAITING = 500  # records, then they are committed at once: a larger batch w
 _LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
 _HASH = "SELECT hash FROM audit WHERE number = ?"
 _KNOWN = "SELECT 1 FROM audit WHERE call = ?"
+_SINCE = "SELECT count(*) FROM audit WHERE number > ?"
 _INSERT = "INSERT INTO audit (call, record, previous, hash) VALUES (?, ?, ?, ?)"
 
 _encode = msgspec.json.Encoder().encode
@@ -281,6 +282,7 @@ class Audit:
         found = self.heads.look() + ([msgspec.structs.replace(self.heads.unseal(kept), path="it")] if kept else [])
         last = self._store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
         rows = self._store.rows("SELECT number, record, previous, hash, call FROM audit ORDER BY number")
+        foreign = self._store.rows(FOREIGN)
         start = self.heads.start()
         begin = start.head if start.state == "sealed" and start.head is not None else Head(0, FIRST, 0.0)
         broken = list(_breaks(rows, begin))
@@ -290,6 +292,9 @@ class Audit:
         newest = max([last[0][0] if last else 0, *(place.head.number for place in found if place.head is not None)])
         if newest > end:
             broken.append(Broken(end + 1, _missing(end + 1, newest)))
+        if foreign:
+            found_there = f"the database has {_named(foreign)}, which anyplug did not create"
+            broken.append(Broken(end, f"{found_there}, so calls after it may have no record"))
         return len(rows), broken + _unsealed(rows, found, begin)
 
     def remove_old(self, *, before: float = 0.0, largest: int = 0, by: str) -> int:
@@ -366,8 +371,10 @@ class Audit:
         self._extend(transaction, [(record.call, _encode(record))], are_new=True)
 
     def _extend(self, transaction: "sqlite3.Connection", ended: list[tuple[str, bytes]], *, are_new: bool) -> bool:
+        if not are_new and transaction.execute(FOREIGN).fetchone() is not None:
+            raise self._not_kept(transaction)
         last = transaction.execute(_LAST).fetchone()
-        previous = last[1] if last else FIRST  # retention keeps the newest record
+        number, previous = last or (0, FIRST)  # retention keeps the newest record
         if last is None:
             self._begin_heads()
         rows = []
@@ -377,7 +384,21 @@ class Audit:
                 rows.append((call, record, previous, own))
                 previous = own
         transaction.executemany(_INSERT, rows)
+        if rows and (
+            transaction.execute(_SINCE, (number,)).fetchone()[0] != len(rows)
+            or transaction.execute(_LAST).fetchone()[1] != previous
+        ):
+            raise self._not_kept(transaction)
         return bool(rows)
+
+    def _not_kept(self, transaction: "sqlite3.Connection") -> StoreError:
+        """Return the error for records that the database does not keep, or may not."""
+        found = _named(transaction.execute(FOREIGN).fetchall())
+        reason = f"it has {found}, which anyplug did not create" if found else "records that were written are not there"
+        return StoreError(
+            f"the database {self._store.path} may not keep records: {reason}",
+            "find out which program changed it, then remove that with `sqlite3`, or restore a backup",
+        )
 
     def _begin_heads(self) -> None:
         try:
@@ -501,6 +522,11 @@ def _no_head(error: OSError) -> StoreError:
     return StoreError(
         f"the head of the chain cannot be sealed: {error.strerror}", "check the home folder's permissions"
     )
+
+
+def _named(foreign: list[Any]) -> str:
+    """Return the triggers and views of a database as one line."""
+    return untrusted_text.for_people(", ".join(f"the {name}" for (name,) in foreign))
 
 
 def _missing(first: int, last: int) -> str:

@@ -18,7 +18,7 @@ from anyplug import __version__
 from anyplug.formats import registry
 from anyplug.formats.shared import manifest
 from anyplug.formats.shared.contract import Folder
-from anyplug.home import digest
+from anyplug.home import digest, untrusted_files
 from anyplug.home.location import make_private
 from anyplug.model import json_values, permissions, types, untrusted_text
 from anyplug.model.types import Plugin
@@ -102,7 +102,7 @@ class KnownPlugins:
 
     def _load(self, root: str) -> dict[str, msgspec.Raw]:
         try:
-            with open(self._path(root), "rb") as file:
+            with open(untrusted_files.linked(self._path(root)), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > LARGEST:
                     return {}

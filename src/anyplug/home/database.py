@@ -72,6 +72,10 @@ FROM_6 = ("ALTER TABLE jobs ADD COLUMN progress TEXT NOT NULL DEFAULT ''",)
 CHANGES = (TABLES, FROM_1, FROM_2, FROM_3, FROM_4, FROM_5, FROM_6)  # by the version that they begin with
 
 
+# Ours has none of these; they run within statements of ours, and can undo them.
+FOREIGN = "SELECT type || ' ' || name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY name"
+
+
 class Store:
     """A database in the home folder. Nothing is created before something is written."""
 

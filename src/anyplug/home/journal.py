@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 
-from anyplug.home import process_identity
+from anyplug.home import process_identity, untrusted_files
 from anyplug.home.location import make_private
 from anyplug.model.errors import StoreError
 from anyplug.model.late_patterns import late
@@ -167,6 +167,10 @@ class _Sheet:
             self._map = None
 
 
+def _opened(path: str, _: int) -> int:
+    return untrusted_files.linked(path)
+
+
 def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
     """Pass the lines of each dead process to `take`, and remove its journals when that returns.
 
@@ -180,7 +184,7 @@ def take_over(folder: str, take: Callable[[list[bytes]], None]) -> None:
     for paths in abandoned.values():
         try:
             with ExitStack() as held:
-                files = [held.enter_context(open(path, "rb")) for path in paths]
+                files = [held.enter_context(open(path, "rb", opener=_opened)) for path in paths]
                 for file in files:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 there = [file for file in files if os.fstat(file.fileno()).st_nlink]
@@ -199,10 +203,10 @@ def of_the_living(folder: str) -> Iterator[list[bytes]]:
     for name, is_alive in _journals(folder):
         if is_alive:
             try:
-                with open(os.path.join(folder, name), "rb") as file:
+                with open(untrusted_files.linked(os.path.join(folder, name)), "rb") as file:
                     yield _lines(file.read())
-            except FileNotFoundError:
-                continue  # it has just ended
+            except (FileNotFoundError, untrusted_files.Changed):
+                continue  # it has just ended, or is not a file
 
 
 def write_for(owner: str, folder: str, lines: Collection[bytes]) -> None:

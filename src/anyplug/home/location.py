@@ -83,9 +83,11 @@ def note_home(path: str) -> None:
 
 def known_homes() -> list[str]:
     """List the homes that this user's hosts have used and that still exist."""
+    from anyplug.home import untrusted_files  # not every command needs the list
+
     try:
-        with open(os.path.join(os.path.expanduser(state_path()), HOMES), "rb") as file:
-            paths = os.fsdecode(file.read()).split("\0")
+        known = untrusted_files.read_linked(os.path.join(os.path.expanduser(state_path()), HOMES))
+        paths = os.fsdecode(known).split("\0")
     except OSError:
         return []
     user = os.path.expanduser("~")

@@ -78,6 +78,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.location import home_path, make_private, named_home, state_path, usual_path
 from anyplug.model.errors import CURE_FOR_SHORTAGE, ConfigError, is_shortage
 
@@ -302,8 +303,8 @@ class Home:
             found = os.stat(self._claim(name))
             known = self._owners.get(name)
             if known is None or known[:2] != (found.st_ino, found.st_mtime_ns):
-                with open(self._claim(name), "rb") as file:
-                    known = self._owners[name] = (found.st_ino, found.st_mtime_ns, os.fsdecode(file.read()))
+                path = os.fsdecode(untrusted_files.read_linked(self._claim(name)))
+                known = self._owners[name] = (found.st_ino, found.st_mtime_ns, path)
         except OSError:
             installed = os.path.join(self.plugins, name)
             return os.path.realpath(installed) if os.path.isdir(installed) else ""
@@ -391,8 +392,7 @@ class Home:
     def read_settings(self) -> Settings:
         """Read `settings.toml`; raises ConfigError if it is invalid."""
         try:
-            with open(self.settings, "rb") as file:
-                raw = file.read()
+            raw = untrusted_files.read_linked(self.settings)
         except FileNotFoundError:
             return Settings()
         except NotADirectoryError as error:
@@ -400,6 +400,8 @@ class Home:
             raise ConfigError(f"the home folder {self.path} is not a folder, but a file is there", hint) from error
         except OSError as error:
             cure = CURE_FOR_SHORTAGE if is_shortage(error) else "check its permissions"
+            if isinstance(error, untrusted_files.Changed | untrusted_files.TooMuch):
+                cure = "move it away, or replace it with a file of settings"
             raise ConfigError(f"cannot read {self.settings}: {error.strerror}", cure) from error
         import tomllib  # takes 27 ms to import, and most people have no such file
 

@@ -31,6 +31,7 @@ BATCH = 10_000  # names listed at once during a removal
 MOST_ENTRIES = 120_000  # a large node_modules has about 60,000
 MOST_BYTES = 2 << 30
 MOST_SECONDS = 120.0
+MOST_OF_OURS = 16 << 20  # bytes of a file that we or a person wrote, such as settings
 
 # The device and type are checked after opening; until then O_NONBLOCK keeps a pipe from blocking us.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -302,6 +303,18 @@ def hold(path: str) -> HeldFolder:
 def read(path: str, largest: int) -> bytes:
     """Read a small regular file that is not a link itself; raises OSError."""
     return _whole(regular(os.open(path, READ | os.O_NOFOLLOW), path), path, largest)
+
+
+def linked(path: str) -> int:
+    """Open a regular file for reading, or the target of a link, as people link their settings; raises OSError."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device can have side effects
+        raise Changed("it is not a regular file", path)
+    return regular(os.open(path, READ), path)
+
+
+def read_linked(path: str, largest: int = MOST_OF_OURS) -> bytes:
+    """Read a small regular file, or the target of a link; raises OSError."""
+    return _whole(linked(path), path, largest)
 
 
 def head(path: str, count: int) -> bytes:

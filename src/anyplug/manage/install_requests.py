@@ -9,6 +9,7 @@ import time
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.home.settings import Home
 from anyplug.manage import pasted_names
@@ -60,8 +61,8 @@ def waiting(home: Home) -> list[Wanted]:
     found = []
     for name in names:
         try:
-            with open(os.path.join(home.requests, name), "rb") as file:
-                found.append(msgspec.json.decode(file.read(), type=Wanted))
+            text = untrusted_files.read_linked(os.path.join(home.requests, name))
+            found.append(msgspec.json.decode(text, type=Wanted))
         except (OSError, msgspec.DecodeError):  # just settled, or only half written
             continue
     return sorted(found, key=lambda wanted: wanted.at)

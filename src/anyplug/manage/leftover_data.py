@@ -147,8 +147,8 @@ class Leftovers:
     def _read(self, name: str, number: int) -> Leftover | None:
         folder = os.path.join(self._home.left, name, str(number))
         try:
-            with open(os.path.join(folder, RECORD), "rb") as file:
-                record = msgspec.json.decode(file.read(), type=_Record)
+            text = untrusted_files.read_linked(os.path.join(folder, RECORD))
+            record = msgspec.json.decode(text, type=_Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             record = _Record(path="an unknown place")
         return Leftover(

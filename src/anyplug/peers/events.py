@@ -1,6 +1,7 @@
 """Messages between a host and long-running plugins besides calls: events, notices, panels, requests."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ from anyplug.model.types import (
     Submitted,
     Text,
 )
+from anyplug.peers.call_rates import NESTED, OWN, CallRates
 from anyplug.peers.notices import Notice, Notices, PanelChanged, unheard
 from anyplug.peers.panels import Panel, Panels
 from anyplug.peers.peer_set import Peers
@@ -42,6 +44,7 @@ from anyplug.peers.subscribers import Subscribers
 
 DEEPEST_CALL = 4  # tools that call tools, as in zot
 MOST_ASKED = 256  # running calls of one extension; beyond that it gets an error, and may try again later
+MS = 1000  # in a second
 RELOAD_S = 10.0  # how long a call waits for reloads that plugins asked for before it
 RUN_AT_ONCE = 8  # of these, at each depth; the others wait, so that the tools they call stay available to others
 
@@ -75,6 +78,7 @@ class EventDelivery:
         self._reload = reload
         self._asked: dict[tuple[ToolCaller, str], anyio.CancelScope] = {}  # calls that extensions asked for
         self._turns: dict[tuple[ToolCaller, int], anyio.Semaphore] = {}  # by extension, and by how deep its calls are
+        self._rates = CallRates(log)
         self._reloads: list[anyio.Event] = []  # one for each plugin that asked for a reload which has not ended
         self._notices = notices
         self._log = log
@@ -181,6 +185,12 @@ class EventDelivery:
         refusal = _refusal(caller, request, parent, chain, name, under_way)
         if refusal:
             caller.answer(request, (Text(refusal),), is_error=True)
+            return
+        rate = OWN if parent is None and question is None else NESTED
+        if wait_s := self._rates.take(caller.plugin, rate):
+            wait_ms = math.ceil(wait_s * MS)
+            said = (Text(f"overloaded: {rate}; try again in {wait_ms} ms"),)
+            caller.answer(request, said, is_error=True, retry_after_ms=wait_ms)
             return
         self._asked[place] = scope = anyio.CancelScope()
         if question is not None:

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.policy import policy_files, policy_folders
 from anyplug.policy.agent_events import HARNESSES, OURS
@@ -221,7 +222,6 @@ def _remove(path: str) -> None:
 
 def _read(path: str) -> Record | None:
     try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Record)
+        return msgspec.json.decode(untrusted_files.read_linked(path), type=Record)
     except (OSError, msgspec.DecodeError):
         return None

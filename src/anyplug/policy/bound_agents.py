@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
-from anyplug.home import process_identity
+from anyplug.home import process_identity, untrusted_files
 from anyplug.home.location import make_private
 from anyplug.model.late_patterns import late
 
@@ -110,8 +110,7 @@ def _is_up(path: str) -> bool:
 
 def _is_seen(path: str) -> bool:
     try:
-        with open(path, encoding="ascii") as file:
-            noted = file.read()
+        noted = untrusted_files.read_linked(path).decode("ascii")
     except (OSError, ValueError):
         return True
     return noted in {"", _namespaces(os.getpid())}  # empty: an older version wrote it, or there are none here

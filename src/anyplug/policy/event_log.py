@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.model.late_patterns import late
 from anyplug.policy.decisions import Decision
@@ -81,7 +82,7 @@ class Recordings:
         """Yield what was recorded, oldest first."""
         for name in _names(self.folder):
             if _day(moment) <= name.removesuffix(".jsonl"):
-                with open(os.path.join(self.folder, name), "rb") as file:
+                with open(untrusted_files.linked(os.path.join(self.folder, name)), "rb") as file:
                     for line in file:
                         try:
                             record = msgspec.json.decode(line, type=Recorded)

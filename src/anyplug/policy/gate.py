@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.home.settings import PolicySettings
 from anyplug.model.errors import StoreError
@@ -231,8 +232,8 @@ class PolicyGate:
     def is_answered(self, question: str) -> bool:
         """Return whether a person answered a question with "always"."""
         try:
-            with open(os.path.join(self._home, ANSWERS_FILE), "rb") as file:
-                return question in msgspec.json.decode(file.read(), type=list[str])
+            known = untrusted_files.read_linked(os.path.join(self._home, ANSWERS_FILE))
+            return question in msgspec.json.decode(known, type=list[str])
         except (OSError, msgspec.DecodeError):
             return False
 
@@ -240,8 +241,7 @@ class PolicyGate:
         """Store an answer, valid until the policies or the subject of the question change. Raises StoreError."""
         path = os.path.join(self._home, ANSWERS_FILE)
         try:
-            with open(path, "rb") as file:
-                known = msgspec.json.decode(file.read(), type=list[str])
+            known = msgspec.json.decode(untrusted_files.read_linked(path), type=list[str])
         except (OSError, msgspec.DecodeError):
             known = []
         beside = f"{path}.{os.getpid()}"

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from anyplug.home import untrusted_files
 from anyplug.home.private_cache import PrivateCache
 from anyplug.policy import builtins, rulebook, stored_sets
 from anyplug.policy.agent_events import OURS
@@ -317,7 +318,7 @@ class _Reader:
     def _digest(self, path: str) -> str:
         """Return the digest of a script; one that is unreadable or too large is never accepted."""
         try:
-            with open(path, "rb") as file:
+            with open(untrusted_files.linked(path), "rb") as file:
                 content = file.read(LARGEST_FILE + 1)
         except OSError:
             content = b""

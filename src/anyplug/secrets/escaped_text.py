@@ -1,6 +1,7 @@
 """Decode escaped text and keep track of positions, to find a text however it is written.
 
-Each character may be literal, or escaped as in JSON, JavaScript, C, HTML and URLs, in any mixture. Pure.
+Each character may be literal, or escaped as in JSON, JavaScript, C, HTML and URLs, in any mixture. Escape sequences of
+terminals and invisible characters mean nothing: they are removed when a text is shown (`model/untrusted_text`). Pure.
 """
 
 import re
@@ -10,6 +11,18 @@ from typing import NamedTuple
 from anyplug.model.late_patterns import late
 
 _HEX = rb"[0-9a-fA-F]"
+# What `untrusted_text.for_models` removes, in UTF-8. It begins with one class of bytes, which is searched for fast.
+_NOTHING = (
+    rb"[\x00-\x08\x0e-\x1b\x1f\x7f\xc2\xcd\xd8\xe1-\xe3\xed-\xf4](?:(?<=\x1b)\[[0-?]*[ -/]*[@-~]"
+    rb"|(?<=[\x00-\x7f])|(?<=\xc2)[\x80-\x84\x86-\x9f\xad]|(?<=\xcd)\x8f|(?<=\xd8)\x9c"
+    rb"|(?<=\xe1)(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
+    rb"|(?<=\xe2)(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xaf]|\xa0\x80)|(?<=\xe3)\x85\xa4"
+    rb"|(?<=\xed)[\xa0-\xbf][\x80-\xbf]|(?<=\xee)[\x80-\xbf]{2}"
+    rb"|(?<=\xef)(?:[\x80-\xa3][\x80-\xbf]|\xb7[\x90-\xaf]|\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb\xbe\xbf])"
+    rb"|(?<=[\xf0-\xf3])[\x8f\x9f\xaf\xbf]\xbf[\xbe\xbf]"
+    rb"|(?<=\xf0)(?:\x93\x90[\xb0-\xbf]|\x96\xbf\xa4|\x9b\xb2[\xa0-\xa3]|\x9d\x85[\x99\xb3-\xba])"
+    rb"|(?<=\xf3)(?:\xa0[\x80-\xbf]{2}|[\xb0-\xbf][\x80-\xbf]{2})|(?<=\xf4)[\x80-\x8f][\x80-\xbf]{2})"
+)
 _ESCAPE = late(
     rb"\\(?:u([dD][89abAB]" + _HEX + rb"{2})\\u([dD][c-fC-F]" + _HEX + rb"{2})"
     rb"|(?:u\{0*(" + _HEX + rb"{1,6})\}|u(" + _HEX + rb"{4})|x(" + _HEX + rb"{2})|U00(" + _HEX + rb"{6}))"
@@ -17,8 +30,10 @@ _ESCAPE = late(
     rb"|%(" + _HEX + rb"{2})"
     rb"|&(?:#0*([0-9]{1,7})|#[xX]0*(" + _HEX + rb"{1,6})|([A-Za-z][A-Za-z0-9]{1,31}));?"
     rb"|%u(" + _HEX + rb"{4})"  # as JavaScript's `escape` writes
+    rb"|(" + _NOTHING + rb")"
 )
 _SIGNS = late(rb"[\\%&]")
+_NOTHINGS = late(_NOTHING)
 # The beginning of an escape at the end of the data so far.
 _BEGUN = late(
     rb"(?:\\u[dD][89abAB]"
@@ -31,6 +46,7 @@ _BEGUN = late(
     + _HEX
     + rb"{0,7}|[0-3][0-7]?|[4-7])?\Z"
     rb"|\\u[dD][89abAB]" + _HEX + rb"{2}\Z|%(?:u" + _HEX + rb"{0,3}|" + _HEX + rb")?\Z|&(?:#[xX]?)?[0-9A-Za-z]{0,32}\Z"
+    rb"|\x1b(?:\[[0-?]*[ -/]*)?\Z|[\xc2\xcd\xd8]\Z|[\xe1-\xe3\xed-\xef][\x80-\xbf]?\Z|[\xf0-\xf4][\x80-\xbf]{0,2}\Z"
 )
 LONGEST_ESCAPE = 48  # bytes of an incomplete escape that may continue
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -81,7 +97,7 @@ class Reading:
 
 def read(text: bytes) -> Reading | None:
     """Decode the escapes of a text once; return None if there are none."""
-    if _SIGNS.search(text) is None:
+    if not _has_escapes(text):
         return None
     said: list[bytes] = []
     parts: list[Part] = []
@@ -101,7 +117,11 @@ def read(text: bytes) -> Reading | None:
 
 def said(text: bytes) -> bytes:
     """Decode like `read` but without positions: several times faster."""
-    return text if _SIGNS.search(text) is None else _ESCAPE.sub(_known_or_read, text)
+    return _ESCAPE.sub(_known_or_read, text) if _has_escapes(text) else text
+
+
+def _has_escapes(text: bytes) -> bool:
+    return _SIGNS.search(text) is not None or _NOTHINGS.search(text) is not None
 
 
 def _known_or_read(escape: re.Match[bytes]) -> bytes:
@@ -110,7 +130,7 @@ def _known_or_read(escape: re.Match[bytes]) -> bytes:
     if meant is None:
         read = _meant(escape)
         meant = written if read is None else read
-        if len(_known) < MOST_KNOWN:
+        if len(_known) < MOST_KNOWN and len(written) <= LONGEST_ESCAPE:
             _known[written] = meant
     return meant
 
@@ -139,7 +159,9 @@ def begun(text: bytes) -> int:
 
 
 def _meant(escape: re.Match[bytes]) -> bytes | None:
-    high, low, *points, octal, sign, byte, decimal, digits, name, wide = escape.groups()
+    high, low, *points, octal, sign, byte, decimal, digits, name, wide, nothing = escape.groups()
+    if nothing is not None:
+        return b""
     if byte is not None:
         return bytes.fromhex(byte.decode())
     if sign is not None:

@@ -180,8 +180,13 @@ class ToolCaller(Protocol):
         """Return the question because of which it most likely wants this tool called, if it is asked any."""
         ...
 
-    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "") -> None:
-        """Send it the result of a call that it requested; `name` is the tool's in events, if there is one."""
+    def answer(
+        self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "", retry_after_ms: int = 0
+    ) -> None:
+        """Send it the result of a call that it requested; `name` is the tool's in events, if there is one.
+
+        With `retry_after_ms`, the call was refused because it made too many.
+        """
         ...
 
 

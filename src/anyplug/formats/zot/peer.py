@@ -224,9 +224,13 @@ class Extension(Guard, Subscriber, PanelOwner, CommandRunner, ToolCaller):
         """Whether it said in its hello that it would."""
         return "call_tool" in self.capabilities
 
-    def answer(self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "") -> None:
+    def answer(
+        self, request: CallTool, content: tuple[Block, ...], *, is_error: bool, name: str = "", retry_after_ms: int = 0
+    ) -> None:
         """Send it the result of a call that it requested; `name` is the tool's in events, if there is one."""
-        self._tell(outgoing_frames.answer(request, name or request.name, content, is_error=is_error))
+        frame = outgoing_frames.answer(request, name or request.name, content, is_error=is_error)
+        refused = {"code": "overloaded", "retry_after_ms": retry_after_ms} if retry_after_ms else {}
+        self._tell({**frame, **refused})
 
     def hear(self, event: str, fields: dict[str, Any]) -> None:
         """Send it an event."""

@@ -11,6 +11,7 @@ import os
 import sys
 
 from anyplug import __version__
+from anyplug.home import untrusted_files
 from anyplug.home.location import RESIDENT, at_socket, home_path
 
 TYPE_CHECKING = False  # as in the package itself
@@ -112,8 +113,7 @@ def _decide(options: dict[str, Any], raw: bytes) -> int:
 def _of_resident(home: str, request: dict[str, Any]) -> dict[str, Any] | None:
     """Ask the daemon; return None if there is none, or if it has no answer: then we decide ourselves."""
     try:
-        with open(os.path.join(home, RESIDENT), "rb") as file:
-            place = json.loads(file.read())
+        place = json.loads(untrusted_files.read_linked(os.path.join(home, RESIDENT)))
         if place["version"] != __version__:
             return None
         import _socket  # the base of `socket`, without its 5 ms of import

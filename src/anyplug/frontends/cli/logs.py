@@ -8,7 +8,7 @@ from typing import BinaryIO
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser, whole
-from anyplug.home import plugin_logs
+from anyplug.home import plugin_logs, untrusted_files
 from anyplug.model.errors import AnyplugError, PluginNotFound, UsageError
 
 POLL_S = 0.2  # while following
@@ -73,7 +73,7 @@ def _path(session: Session) -> str:
 def _open(path: str) -> BinaryIO | None:
     """Open a log; None if there is none yet. Raises NoLog."""
     try:
-        return open(path, "rb")
+        return open(untrusted_files.linked(path), "rb")
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyplug.home import import_folders
+from anyplug.home import import_folders, untrusted_files
 from anyplug.home.location import RESIDENT, at_socket, make_private
 
 START_S = 30.0  # it takes a second or two; a busy machine may need longer
@@ -67,8 +67,7 @@ class Address:
     def read(self) -> dict[str, Any] | None:
         """Read the daemon's own description; None if it is not running, whatever the file says."""
         try:
-            with open(self.word, encoding="utf-8") as file:
-                word = json.load(file)
+            word = json.loads(untrusted_files.read_linked(self.word))
         except (OSError, ValueError):
             return None
         return word if isinstance(word, dict) and isinstance(word.get("socket"), str) else None
@@ -127,8 +126,7 @@ class Address:
     def remembered(self) -> tuple[list[str], str] | None:
         """Return what a daemon that was killed was asked to serve: arguments and a folder."""
         try:
-            with open(self.served, encoding="utf-8") as file:
-                kept = json.load(file)
+            kept = json.loads(untrusted_files.read_linked(self.served))
             words, cwd = [str(word) for word in kept["words"]], str(kept["cwd"])
         except (OSError, ValueError, TypeError, KeyError):
             return None

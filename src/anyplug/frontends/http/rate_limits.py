@@ -10,6 +10,7 @@ from enum import Enum
 
 from anyplug.frontends.http.refusals import Refusal, overloaded
 from anyplug.home.settings import HttpSettings
+from anyplug.model.token_bucket import Bucket
 
 BURST_S = 2.0  # seconds' worth of requests allowed at once after a pause: agents work in bursts
 CLIENTS_IN_STEP = 4  # clients that may use their full rate at the same time before all are slowed down
@@ -24,30 +25,6 @@ class Kind(Enum):
     CALL = "call"
     STREAM = "stream"  # stays open to receive changes, and does nothing meanwhile
     WORD = "word"  # an answer or notification for a running call; refusing it would leave that hanging
-
-
-class Bucket:
-    """A token bucket that refills over time."""
-
-    __slots__ = ("_level", "_rate", "_size", "_when")
-
-    def __init__(self, rate: float, size: float, now: float) -> None:
-        self._rate, self._size = rate, size
-        self._level, self._when = size, now
-
-    def take(self, now: float) -> float:
-        """Take one token and return 0; or take none and return the seconds until there is one."""
-        level = min(self._size, self._level + (now - self._when) * self._rate)
-        self._when = now
-        if level < 1:
-            self._level = level
-            return (1 - level) / self._rate
-        self._level = level - 1
-        return 0.0
-
-    def is_full(self, now: float) -> bool:
-        """Return whether it is as full as a new one."""
-        return self._level + (now - self._when) * self._rate >= self._size
 
 
 class Admission:
