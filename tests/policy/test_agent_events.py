@@ -308,3 +308,18 @@ def test_a_call_in_a_call_is_read_by_each_of_its_spellings():
 def test_a_patch_of_git_names_files_that_are_moved_or_removed(tool, key, patch, actions):
     found = document(policy_projects.event(tool, **{key: patch}))["patched_files"]
     assert {each["path"]: each["action"] for each in found} == actions
+
+
+@each_row(
+    "line",
+    [
+        "X=1 git push", "if true; then git push; fi", "for i in 1; do git push; done", "{ git push; }", "! git push",
+        "time -p git push", "while git push; do break; done", "f() { git push; }; f", "function f { git push; }; f",
+        "coproc git push", "coproc N { git push; }", "exec git push", "env A=b git push", "sudo -u root -E git push",
+        "nice -n 5 git push", "timeout -k 5 60s env X=1 sudo git push", "echo | xargs git push", "git &>log push",
+        "case x in x) git push;; esac", "find . -exec git push {} +", "trap 'git push' EXIT", "git > >(cat) push",
+    ],
+)  # fmt: skip
+def test_the_name_of_a_command_is_its_programs_wherever_it_stands(line):
+    commands = document(policy_projects.bash(line))["commands"]
+    assert any(one["name"] == "git" and one["words"][:2] == ["git", "push"] for one in commands), commands

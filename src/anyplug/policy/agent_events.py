@@ -363,15 +363,21 @@ def _commands(command: str, starts: Sequence[str], *, is_inner: bool = False) ->
         words = [word.replace(syntax.UNKNOWN, "").replace(substitutions.MADE, "") for word in step.words]
         if words != list(map(word_patterns.simplified, written["words"])):
             found.append({**_simple(words, step.written, step.folder), "targets": targets})
+    for one in tuple(found):
+        found += [{**one, "name": _name(words), "words": words} for words in command_steps.carried(one["words"])]
     for text, folders in () if is_inner else command_steps.told(line):
         inner = _commands(text, folders, is_inner=True)
         found += [one for one in inner if one not in found]
     return found
 
 
+def _name(words: Sequence[str]) -> str:
+    return words[0].rpartition("/")[2] if words else ""
+
+
 def _simple(words: Sequence[str], writes: Sequence[str], base: str) -> dict[str, Any]:
     return {
-        "name": words[0].rpartition("/")[2] if words else "",
+        "name": _name(words),
         "words": list(words),
         "paths": [resolved(expanded(word, base), base) for word in words[1:] if syntax.is_path(word)],
         "writes": [resolved(expanded(word, base), base) for word in writes],

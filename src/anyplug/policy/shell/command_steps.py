@@ -17,7 +17,7 @@ import msgspec
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import reading_time, substitutions, syntax, told_texts, word_patterns
-from anyplug.policy.shell.word_values import Values, is_composable
+from anyplug.policy.shell.word_values import KEYWORDS, Values, is_composable
 from anyplug.policy.shell.working_folders import WorkingFolders
 
 REMOVERS: Final = frozenset(
@@ -49,6 +49,21 @@ FEEDING: Final = frozenset(
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 FED_FILE: Final = late(r"/dev/(?:stdin|fd/\w+)|/proc/self/fd/\d+|-")  # names what is fed, and no file
 MOST_SHOWN: Final = 4  # words of a refused command
+MOST_CARRIED: Final = 12  # words behind `sudo` and the like among which the program is
+LEADING: Final = KEYWORDS | {"coproc", "&", "}", "fi", "done", "esac", "in", "("}  # of a shell, before a program
+NAMED_BLOCK: Final = 3  # words in which the block of `function NAME {` or `coproc NAME {` begins
+RUNNING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})  # of `find`
+_STARTING: Final = syntax.PREFIXES | {
+    "setarch",
+    "taskset",
+    "chrt",
+    "unbuffer",
+    "catchsegv",
+    "watch",
+    "chronic",
+    "parallel",
+}
+_AMOUNT: Final = late(r"[\d.,]+[smhdKMG]?")  # a time, a priority, processors
 _MODULE: Final = late(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = late(r"-\w*i|--in-place")
 _NUMBERED: Final = late(r"\{\d+\}")  # of `parallel`: one of several lists
@@ -156,10 +171,13 @@ class Step:
         """Return the path that a word names, without following links."""
         return self._followed(os.path.normpath(os.path.join(self.folder, expanded(word, self.folder))))
 
-    def where_to(self, word: str) -> str:
-        """Return the folder that `cd` goes to."""
-        folder = syntax.UNKNOWN if word_patterns.is_unknown(word[:1]) else self.where(word)
-        return folder if len(folder) <= LONGEST_FOLDER else syntax.UNKNOWN
+    def where_to(self, word: str) -> list[str]:
+        """Return the folders that `cd` may go to."""
+        if word_patterns.is_unknown(word[:1]):
+            return [syntax.UNKNOWN]
+        is_pattern = any(char in word for char in syntax.GLOBS)
+        found = self.places(word)[:MOST_MATCHES] if is_pattern else [self.where(word)]
+        return [folder if len(folder) <= LONGEST_FOLDER else syntax.UNKNOWN for folder in found]
 
     def where(self, word: str) -> str:
         """Return where a word leads."""
@@ -345,6 +363,33 @@ def _aliased(step: Step, aliases: Sequence[Step]) -> Iterator[str]:
                 yield f"{value} {shlex.join(step.words[step.start + 1 :])}"
 
 
+def carried(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield what a command runs behind keywords, assignments and programs such as `sudo`, as commands of their own."""
+    rest = list(words)
+    while rest and (
+        rest[0] in LEADING or ASSIGNMENT.match(rest[0]) or (len(rest) < len(words) and rest[0].startswith("-"))
+    ):
+        del rest[0]
+    if "{" in rest[:NAMED_BLOCK]:
+        del rest[: rest.index("{") + 1]
+    if rest and len(rest) < len(words):
+        yield rest
+    for at in (at for at, word in enumerate(rest) if word in RUNNING):
+        yield list(itertools.takewhile(lambda word: word not in {";", "+"}, rest[at + 1 :]))
+    if _STARTING.isdisjoint(word.rpartition("/")[2] for word in rest[:1]):
+        return
+    is_value = False  # whether a word may belong to the option before it
+    for at, word in enumerate(rest[1 : 1 + MOST_CARRIED], 1):
+        if word.startswith(("-", "+")) or ASSIGNMENT.match(word) or _AMOUNT.fullmatch(word):
+            is_value = word.startswith("-")
+            continue
+        yield rest[at:]
+        yield from carried(rest[at:])
+        if not is_value:
+            break
+        is_value = False
+
+
 def _is_made(step: Step, line: Line) -> bool:
     """Return whether a command runs a file that the same line writes."""
     ran = {step.where(word) for word in step.words[step.start : step.start + MOST_SHOWN] if not word.startswith("-")}
@@ -359,11 +404,16 @@ def _changed_folder(words: Sequence[str], folder: str) -> str:
     for at, word in enumerate(words):
         option, equals, value = word.partition("=")
         if word == "-C" or (option.startswith("--ch") and "--chdir".startswith(option)):
-            told = value if equals else "".join(words[at + 1 : at + 2])
-            return resolved(expanded(told, folder), folder)
+            return _one_folder(value if equals else "".join(words[at + 1 : at + 2]), folder)
         if word.startswith("-C"):
-            return resolved(expanded(word[2:], folder), folder)
+            return _one_folder(word[2:], folder)
     return folder
+
+
+def _one_folder(word: str, folder: str) -> str:
+    """Return the folder that a word names; one of several that its globs match is unknown."""
+    found = Step([], [], folder).where_to(word)
+    return found[-1] if len(set(found[1:])) <= 1 else syntax.UNKNOWN
 
 
 def may_write(step: Step) -> bool:

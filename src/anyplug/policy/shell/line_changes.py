@@ -18,13 +18,14 @@ from anyplug.policy.shell import command_steps, destinations, syntax, unpacking,
 from anyplug.policy.shell.command_steps import (
     LONGEST_PATH,
     MOST_READ,
+    RUNNING,
     Step,
     may_write,
 )
 from anyplug.policy.shell.found_files import LISTING, LISTS_FILES, SEARCHING, looks_elsewhere, started
 from anyplug.policy.shell.git_changes import brought, git_command, listed, patched, removed
 from anyplug.policy.shell.guarded_places import Guarded, has_name, is_found, reaches
-from anyplug.policy.shell.reading_commands import READERS, RUNNING, feeds_reader, find_changes, only_reads
+from anyplug.policy.shell.reading_commands import READERS, feeds_reader, find_changes, only_reads
 from anyplug.policy.shell.syntax import UNKNOWN
 from anyplug.policy.shell.word_values import KEYWORDS
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.shell import sed_scripts, syntax
-from anyplug.policy.shell.command_steps import ASSIGNMENT, REMOVERS, Step
+from anyplug.policy.shell.command_steps import ASSIGNMENT, REMOVERS, RUNNING, Step
 from anyplug.policy.shell.git_changes import git_command, removed
 from anyplug.policy.shell.guarded_places import Guarded
 
@@ -21,7 +21,6 @@ READING_GIT: Final = frozenset(  # and those that do not change the files in the
     {"status", "diff", "log", "show", "blame", "grep", "ls-files", "branch", "add", "commit", "push", "fetch", "tag"}
 )
 AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk"})
-RUNNING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})  # of `find`
 CHANGING: Final = {  # options by which what else only reads writes a file or starts a program, as they begin
     "diff": ("--output",),
     "file": ("--compile",),

@@ -22,6 +22,7 @@ BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
 PROCESS: Final = frozenset("<>")  # `<(…)` and `>(…)`
+BOTH: Final = frozenset({"&>", "&>>"})
 PIPE: Final = "/dev/fd/pipe"  # stands for the word that a shell makes of these; no such file exists
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
@@ -79,7 +80,7 @@ _OUTSIDE: Final = late(  # how a line is parsed outside double quotes
     rf"""|(?P<backtick>`)|(?P<brace>\${_JOINED}\{{)|(?P<close>\}})"""
     rf"""|(?P<ansi>{_ANSI})|(?P<single>{_SINGLE})|(?P<double>(?:\${_JOINED})?")"""
     rf"""|(?P<document><{_JOINED}<(?!{_JOINED}<))|(?P<process>[<>]{_JOINED}\()"""
-    rf"|(?P<redirection>[<>][<>|&]*)|(?P<sums>\(\()|(?P<separator>[;&|\n()])|(?P<blank>[{BLANKS}])"
+    rf"|(?P<redirection>&>>?|[<>][<>|&]*)|(?P<sums>\(\()|(?P<separator>[;&|\n()])|(?P<blank>[{BLANKS}])"
     rf"|(?P<text>[^\\`$'\"<>;&|(){{}}{BLANKS}]+|.)",
     re.DOTALL,
 )
@@ -89,6 +90,8 @@ _INSIDE: Final = late(
     re.DOTALL,
 )
 _SPLITTING: Final = late(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
+LONGEST_NAME: Final = 64  # pieces of a word among which a variable's name is
+_ENDING_NAME: Final = late(r"\$([A-Za-z_]\w*)\Z")
 _SUBSCRIPT: Final = late(r"\[[^\]]*(?:\$\(|`)")
 _BACKTICKED: Final = late(rf"(?:{_ESCAPED}|[^`\\])*")
 _DELIMITER: Final = late(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
@@ -168,9 +171,9 @@ def read(command: str) -> Reading:
     command = command.translate(_MARKS)
     reader = _Reader(len(command) * READS + FREE)
     found = reader.read(command)
-    if reader.has_escaped_quote:  # a shell without $'…' takes its \' for the end
+    if reader.has_other_reading:  # without $'…', its \' is the end; without &>, the & is
         known = set(found)
-        plain_reader = _Reader(len(command) * READS + FREE, knows_ansi=False)
+        plain_reader = _Reader(len(command) * READS + FREE, knows_bash=False)
         found += [simple for simple in plain_reader.read(command) if simple not in known]
     return Reading(found, reader.is_sure)
 
@@ -226,6 +229,13 @@ class _Line:
     def add(self, text: str, *, is_quoted: bool = False) -> None:
         self._has_braces |= "{" in text and not is_quoted
         self._word.append(text.translate(_HIDDEN) if is_quoted else text)
+
+    def end_name(self) -> None:
+        """Keep the name of a variable apart from what follows it behind a quote: `$x"y"` is not `$xy`."""
+        text = "".join(self._word[-LONGEST_NAME:])
+        if found := _ENDING_NAME.search(text):
+            kept = self._word[:-LONGEST_NAME]
+            self._word = [*kept, f"{text[: found.start()]}${{{found[1]}}}"]
 
     def open(self, mark: str) -> "_Line":
         """Begin a text in parentheses; its result replaces UNKNOWN when it is closed."""
@@ -356,11 +366,11 @@ class _Document(msgspec.Struct):
 class _Reader:
     """Parses a command and all texts in it, with a limit."""
 
-    def __init__(self, budget: int, *, knows_ansi: bool = True) -> None:
+    def __init__(self, budget: int, *, knows_bash: bool = True) -> None:
         self._budget = budget
-        self._knows_ansi = knows_ansi
+        self._knows_bash = knows_bash
         self.is_sure = True
-        self.has_escaped_quote = False
+        self.has_other_reading = False  # a plain shell parses something differently
         self._texts = 0  # texts parsed
         self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # nested texts, to be parsed later
         self._documents: list[_Document] = []
@@ -403,8 +413,12 @@ class _Reader:
         at = 0
         while found := (_INSIDE if line.is_inside else _OUTSIDE).match(command, at):
             kind, text, at = found.lastgroup, found[0], found.end()
-            if kind == "ansi" and not self._knows_ansi:
+            if kind == "ansi" and not self._knows_bash:
                 kind, text, at = "text", "$", found.start() + 1
+            if text in BOTH:  # bash and zsh write both outputs; others end the command, and begin one that writes
+                self.has_other_reading = True
+                if not self._knows_bash:
+                    kind, text, at = "separator", "&", found.start() + 1
             if kind == "process" and (line.sums or line.braces):  # `((a<(b)))` compares
                 kind, text, at = "redirection", text[0], found.start() + 1
             if self._documents and line.is_inside and "\n" in text:
@@ -453,9 +467,11 @@ class _Reader:
             self.is_sure = False
         line.end_command()
 
-    def _take(self, line: _Line, kind: str, text: str) -> None:
+    def _take(self, line: _Line, kind: str, text: str) -> None:  # noqa: C901 (as above)
         if kind == "joined":
             return
+        if kind in {"double", "single", "ansi", "escaped"}:
+            line.end_name()
         if kind == "double":
             self.is_sure &= not line.braces  # shells differ about a quote in "${…}"
             line.is_inside = not line.is_inside
@@ -474,7 +490,7 @@ class _Reader:
         elif kind == "escaped":
             line.add(text[1:], is_quoted=True)
         elif kind == "ansi":
-            self.has_escaped_quote |= "\\'" in text
+            self.has_other_reading |= "\\'" in text
             self.is_sure &= text.endswith("'")
             body = text[text.index("'") + 1 :]
             line.add(unescaped(body.removesuffix("'")), is_quoted=True)

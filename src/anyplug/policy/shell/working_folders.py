@@ -47,7 +47,7 @@ class WorkingFolders:
             self._now[scope] = now
         return now
 
-    def go(self, simple: Simple, steps: Sequence[tuple[Sequence[str], Callable[[str], str]]]) -> None:
+    def go(self, simple: Simple, steps: Sequence[tuple[Sequence[str], Callable[[str], list[str]]]]) -> None:
         """Record where a command goes, if it does; `steps` are its words in each folder where it may run."""
         words = steps[0][0]
         names = [word.rpartition("/")[2] for word in words[:MOST_WORDS]]
@@ -60,7 +60,8 @@ class WorkingFolders:
         told = [word for word in rest if not word.startswith(("-", "+"))]
         is_back = names[at] == "popd" or any(word == "-" or word[1:].isdigit() for word in rest if word not in told)
         is_back |= names[at] == "pushd" and not told
-        found = self.seen if is_back else [where(word) for word in told[:MOST_NEAR] or ["~"] for _, where in steps]
+        places = (where(word) for word in told[:MOST_NEAR] or ["~"] for _, where in steps)
+        found = self.seen if is_back else [place for one in places for place in one]
         is_sure = self._is_plain and not is_back and len(told) <= 1 and not _mark(simple)
         is_sure = is_sure and all(map(_can_enter, found))
         earlier, was_sure = self._before.get(simple.scope, ([], True))
