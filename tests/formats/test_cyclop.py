@@ -653,3 +653,14 @@ def test_a_schema_that_nobody_could_pass_on_is_an_error(root):
         deep = {"type": "object", "properties": {"a": deep}}
     plugin = load(plugin_folders.cyclop(root, tools=[TOOL | {"input_schema": deep}]))
     assert errors(plugin) == ["Tool 'hello' has an unusable input_schema: it is nested more than 128 levels deep"]
+
+
+@pytest.mark.claim("no-stall")
+def test_a_manifest_is_limited_in_bytes_values_and_tools(root):
+    many = [TOOL | {"name": f"tool{number}"} for number in range(1_001)]
+    assert errors(load(plugin_folders.cyclop(root, tools=many))) == ["plugin.json declares more than 1,000 tools"]
+    wide = TOOL | {"input_schema": {"type": "object", "enum": list(range(50_001))}}
+    assert "more than 50,000 values" in errors(load(plugin_folders.cyclop(root, tools=[wide])))[0]
+    long = TOOL | {"description": "x" * (1 << 20)}
+    assert "Cannot read plugin manifest" in errors(load(plugin_folders.cyclop(root, tools=[long])))[0]
+    assert errors(load(plugin_folders.cyclop(root, tools=many[:1_000]))) == []

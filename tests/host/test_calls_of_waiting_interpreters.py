@@ -13,6 +13,7 @@ import pytest
 import plugin_folders
 import processes
 from anyplug.formats.shared import scripts
+from anyplug.launch import warm_starts
 from anyplug.runtime.processes.program import Program
 from anyplug.runtime.runner import Runner
 from anyplug.runtime.warm import pool
@@ -407,6 +408,21 @@ async def test_scripts_of_uv_wait_in_the_environment_that_it_resolved_as_long_as
         assert h.waiting == 0
         with open(h.catalog.home.log(h.snapshot.plugin(folder).plugin)) as log:
             assert "changed after uv resolved it" in log.read()
+
+
+def test_a_home_that_hides_whether_it_has_modules_counts_as_one_that_has(tmp_path):
+    user = str(tmp_path)
+    assert not warm_starts._may_have_modules(user)
+    plugin_folders.write(f"{user}/.local/lib/note", "")
+    assert not warm_starts._may_have_modules(user)
+    os.makedirs(f"{user}/.local/lib/python3.11/site-packages")
+    assert warm_starts._may_have_modules(user)
+    os.rename(f"{user}/.local/lib", f"{user}/.local/other")
+    plugin_folders.write(f"{user}/.local/lib", "cannot be listed, as a folder without the right to read it")
+    assert warm_starts._may_have_modules(user)
+    os.unlink(f"{user}/.local/lib")
+    os.symlink("nowhere", f"{user}/.local/lib")
+    assert warm_starts._may_have_modules(user)
 
 
 @pytest.mark.parametrize(

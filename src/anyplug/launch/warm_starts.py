@@ -4,7 +4,6 @@ A waiting interpreter must not run anything that the plugin arranged: a one-shot
 """
 
 import functools
-import glob
 import os
 from collections.abc import Mapping
 
@@ -21,7 +20,7 @@ from anyplug.runtime.warm.interpreters import Cold, Interpreter
 from anyplug.runtime.warm.pool import Kept, Pool, Source
 
 MIB = 1 << 20
-USER_SITES = ".local/lib/python*/site-packages"
+USER_LIB, SITE_PACKAGES = ".local/lib", "site-packages"
 LEAST_MEMORY, FEWEST_PROCESSES = 1 << 30, 128  # limits of a plugin, of which waiting interpreters take a small part
 TOO_TIGHT = "interpreters that wait would use up its limits of memory or processes"
 NEEDS_TMP = "its calls take turns on one folder in /tmp"
@@ -107,7 +106,7 @@ class WarmStarts:
             return OWN_INTERPRETER
         if by.kind == "python":
             user = os.path.realpath(program.env.get("PYTHONUSERBASE") or program.env.get("HOME") or "/")
-            if f"{user}/".startswith(own) and glob.glob(os.path.join(glob.escape(user), USER_SITES)):
+            if f"{user}/".startswith(own) and _may_have_modules(user):
                 return OWN_MODULES
         if by.by_uv:
             return scripts.why_unsure(program.argv[-1], program.env, scripts.notes(self._home, plugin))
@@ -115,3 +114,14 @@ class WarmStarts:
 
     def _stamp(self, plugin: Plugin, program: Program) -> object:
         return scripts.resolved_at(program.argv[-1], program.env, scripts.notes(self._home, plugin))
+
+
+def _may_have_modules(user: str) -> bool:
+    """Return whether a home folder has modules of its own for Python, or hides that it has."""
+    lib = os.path.join(user, USER_LIB)
+    try:
+        return any(os.path.lexists(os.path.join(lib, name, SITE_PACKAGES)) for name in os.listdir(lib))
+    except FileNotFoundError:
+        return os.path.lexists(lib)  # a link
+    except OSError:
+        return True

@@ -265,6 +265,9 @@ def _tools(raw: dict[str, Any], folder: str, report: manifest.Report) -> tuple[T
         cure = manifest.renamed(raw, "tools") or 'add at least one entry to "tools"'
         report.error("plugin.json declares no tools", cure)
         return ()
+    if len(declared) > manifest.MOST_TOOLS:
+        report.error(f"plugin.json declares more than {manifest.MOST_TOOLS:,} tools", "split it into several plugins")
+        return ()
     shared = _text(raw, "entrypoint")
     resolved: dict[str, str] = {}
     tools: dict[str, Tool] = {}

@@ -80,7 +80,7 @@ def pieces(path: str) -> dict[str, str]:
     Raises OSError if there is none.
     """
     report = manifest.Report()
-    raw = manifest.read_object(path, report)
+    raw = manifest.read_object(path, report, largest=manifest.LARGEST_FILE)
     found = servers(raw) if raw is not None else None
     if found is None:
         raise OSError(errno.EINVAL, f"it has no '{KEY}'", path)

@@ -16,7 +16,9 @@ from anyplug.runtime.processes.diagnosis import diagnose
 
 LONG_WORD = 8  # letters from which on two typos are likelier than another word
 LONGEST_WORD = 64  # letters of a word that is compared with others
-LARGEST_MANIFEST = 4 << 20  # bytes; real ones have a few thousand
+LARGEST_MANIFEST, MOST_VALUES = 1 << 20, 50_000  # bytes; and values in it: real ones have a few thousand and hundreds
+MOST_TOOLS = 1_000  # of one plugin
+LARGEST_FILE = 4 << 20  # bytes of another file that is read
 NOTHING_TO_RUN = "nothing_to_run"  # the problem of a folder that is a plugin elsewhere but contains no program
 NOT_COVERED = "not_covered"  # the problem of code outside the plugin's folder that runs
 BOM = b"\xef\xbb\xbf"
@@ -62,7 +64,7 @@ class Report:
         self.problems.append(Problem(code, message, hint, "warning"))
 
 
-def read_file(path: str, largest: int = LARGEST_MANIFEST, folder: str = "") -> bytes:
+def read_file(path: str, largest: int = LARGEST_FILE, folder: str = "") -> bytes:
     """Read a small regular file of a plugin; raises OSError, also if it is not one.
 
     `folder` is the plugin's, if the file is not directly in it. A link may lead to it inside the plugin: one that leads
@@ -71,12 +73,14 @@ def read_file(path: str, largest: int = LARGEST_MANIFEST, folder: str = "") -> b
     return untrusted_files.read_inside(folder or os.path.dirname(path), path, largest)
 
 
-def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = "") -> dict[str, Any] | None:
+def read_object(
+    path: str, report: Report, *, fatal: bool = True, folder: str = "", largest: int = LARGEST_MANIFEST
+) -> dict[str, Any] | None:
     """Read a JSON object; a fault is reported and returns None. `folder` as in `read_file`."""
     note = report.error if fatal else report.warn
     name = os.path.basename(path)
     try:
-        text = read_file(path, folder=folder)
+        text = read_file(path, largest, folder)
     except OSError as error:
         note(f"Cannot read plugin manifest at {path}: {error.strerror or error}", "make it a readable file")
         return None
@@ -90,6 +94,9 @@ def read_object(path: str, report: Report, *, fatal: bool = True, folder: str = 
         return None
     if not isinstance(value, dict):
         note(f"{name} is not valid JSON at {path}: it must contain an object", "begin it with { and end it with }")
+        return None
+    if why := json_values.excess(value, LARGEST_MANIFEST, MOST_VALUES):
+        note(f"{name} at {path} is refused: {why}", "make it smaller")
         return None
     return value
 

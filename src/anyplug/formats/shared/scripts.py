@@ -195,17 +195,24 @@ def _run_at_start(environment: Mapping[str, str]) -> str:
     What it does may depend on anything that a call wrote.
     """
     top = os.path.join(glob.escape(environment.get("UV_CACHE_DIR", "")), ENVIRONMENTS)
-    for folder in glob.iglob(os.path.join(top, SITE_PACKAGES)):
-        with suppress(OSError):
-            for name in os.listdir(folder):
-                if name.startswith(("sitecustomize", "usercustomize")):
-                    return name
-                if name.endswith(".pth") and name != OF_UV:
-                    text = untrusted_files.head(os.path.join(folder, name), LARGEST_PTH)
-                    lines = text.splitlines()
-                    if len(text) == LARGEST_PTH or any(line.lstrip().startswith(b"import") for line in lines):
+    for lib in glob.iglob(os.path.join(top, "*", "lib")):
+        try:
+            for version in os.listdir(lib):
+                folder = os.path.join(lib, version, "site-packages")
+                for name in os.listdir(folder) if os.path.lexists(folder) else ():
+                    if name.startswith(("sitecustomize", "usercustomize")) or _imports(os.path.join(folder, name)):
                         return name
+        except OSError:
+            return "a folder that cannot be read"
     return ""
+
+
+def _imports(path: str) -> bool:
+    """Return whether a file is a .pth file that runs code; uv's own may."""
+    if not path.endswith(".pth") or os.path.basename(path) == OF_UV:
+        return False
+    text = untrusted_files.head(path, LARGEST_PTH)
+    return len(text) == LARGEST_PTH or any(line.lstrip().startswith(b"import") for line in text.splitlines())
 
 
 def _resolution_time(script: str, notes: str) -> int:
