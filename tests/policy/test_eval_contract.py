@@ -10,6 +10,7 @@ import plugin_folders
 import policy_projects
 from anyplug.policy.shell import reading_time
 from policy_projects import answer, ask, bash, decision, event, policy, project
+from rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -398,6 +399,23 @@ def test_a_refusal_that_cannot_be_recorded_stays_one_and_is_said():
     done = command_line.run("eval", "--harness", "opencode", stdin=json.dumps(bash("ls")))
     assert json.loads(done.out)["decision"] == "deny"
     assert "this decision is not in the audit" in done.err
+
+
+@pytest.mark.claim("eval-bounded")
+@each_row(
+    "part",
+    [
+        "cd a{0} || cd b{0}", "git checkout HEAD -- 'a*{0}'", "git -C d{0} clean", "ls /*/*{0}",
+        "ln -s a{0} b{0}; rm b{0}/x",
+        "find . -name a{0} -exec rm {{}} +", "rm @(a|b)*(c|d){0}",
+    ],
+)  # fmt: skip
+async def test_whatever_a_long_command_consists_of_the_time_to_read_it_is_limited(part, monkeypatch):
+    monkeypatch.setattr(reading_time, "MOST_S", 0.05)
+    project({"p": policy("opencode.p", decision("deny", when="false"))})
+    said = await ask(bash("; ".join(part.format(number) for number in range(1_500))))
+    assert said["verb"] == "deny"
+    assert "the command takes too long to read" in json.dumps(said["decision"])
 
 
 @pytest.mark.claim("eval-bounded")

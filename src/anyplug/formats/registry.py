@@ -91,7 +91,7 @@ def reserved_by(name: str, format: str) -> str:
     prefixes, tools = _reserved(len(BY_NAME))  # formats are only added
     if name.startswith(prefixes):
         for other in BY_NAME.values():
-            if other.TOOL_PREFIX and name.startswith(other.TOOL_PREFIX) and format != other.NAME:
+            if name.startswith(_prefixes(other)) and format != other.NAME:
                 return f"a reserved prefix, '{other.TOOL_PREFIX}'"
     if name not in tools or format == WORKSPACE.format:  # these have zot's names, because guards know them
         return ""
@@ -103,12 +103,17 @@ def _reserved(_count: int) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return all prefixes of tools' names, and the formats' own tools with the title of the first that has each."""
     formats = [*BY_NAME.values()]
     tools = {name: other.TITLE for other in reversed(formats) for name in other.HOST_TOOLS}
-    return tuple(other.TOOL_PREFIX for other in formats if other.TOOL_PREFIX), tools
+    return tuple(prefix for other in formats for prefix in _prefixes(other)), tools
+
+
+def _prefixes(format: Format) -> tuple[str, ...]:
+    """Return what the names of a format's tools begin with; a tool is also called `PLUGIN/TOOL`."""
+    return (format.TOOL_PREFIX, f"{format.TOOL_PREFIX[:-1]}/") if format.TOOL_PREFIX else ()
 
 
 def has_reserved_prefix(name: str) -> bool:
     """Return whether a tool's name begins like those of one format only."""
-    return any(format.TOOL_PREFIX and name.startswith(format.TOOL_PREFIX) for format in BY_NAME.values())
+    return any(name.startswith(_prefixes(format)) for format in BY_NAME.values())
 
 
 def command_reserved_by(name: str) -> str:

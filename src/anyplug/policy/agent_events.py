@@ -366,9 +366,11 @@ def _commands(command: str, starts: Sequence[str], *, is_inner: bool = False) ->
     for one in tuple(found):
         found += [{**one, "name": _name(words), "words": words} for words in command_steps.carried(one["words"])]
     for text, folders in () if is_inner else command_steps.told(line):
-        inner = _commands(text, folders, is_inner=True)
-        found += [one for one in inner if one not in found]
-    return found
+        found += _commands(text, folders, is_inner=True)
+    if is_inner:
+        return found
+    different = {(one["name"], *one["words"], None, *one["writes"], None, *one["targets"]): one for one in found[::-1]}
+    return [*different.values()][::-1]
 
 
 def _name(words: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from anyplug.model.late_patterns import late
 from anyplug.policy import paths
 from anyplug.policy.agent_events import NAMING_KEY
 from anyplug.policy.paths import is_within
-from anyplug.policy.shell import syntax, word_patterns
+from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, Line, Step
 from anyplug.policy.shell.guarded_places import Guarded, has_name, lies_in
 from anyplug.policy.shell.line_changes import NOWHERE
@@ -98,6 +98,7 @@ class ListedPaths(Guarded):
 
     def covers(self, path: str) -> bool:
         """Return whether a path is listed, or lies in a folder that is."""
+        reading_time.check()
         lower = path.casefold()
         if len(lower) > LONGEST_GLOB * 16:
             return False
@@ -179,6 +180,7 @@ class HookPaths(ListedPaths):
 
 def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for above, folders, names in os.walk(root):
+        reading_time.check()
         folders[:] = [name for name in folders if name not in SKIPPED]
         yield above, folders, names
 

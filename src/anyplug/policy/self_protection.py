@@ -22,7 +22,7 @@ from anyplug.policy.agent_events import Event
 from anyplug.policy.decisions import Finding
 from anyplug.policy.opencode.installation import NAME as GATE
 from anyplug.policy.paths import FOLDER, environment_places, is_within, program_places, real
-from anyplug.policy.shell import program_texts, substitutions, syntax, told_texts, word_patterns
+from anyplug.policy.shell import program_texts, reading_time, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Line, Step
 from anyplug.policy.shell.found_files import SEARCHING
 from anyplug.policy.shell.git_changes import git_command
@@ -141,6 +141,7 @@ class OwnFiles(Guarded):
 
     def covers(self, path: str) -> bool:
         """Return whether a path is of the policies, the store or the gates."""
+        reading_time.check()
         lower = path.casefold()
         parts = lower.split(os.sep)
         if FOLDER in parts or parts[-1] == GATE or _GATE.search(lower):
@@ -211,6 +212,7 @@ class OwnFiles(Guarded):
         )
         renamed: set[str] = set()
         for step in line.steps:
+            reading_time.check()
             words, shown = step.words, " ".join(step.words[:MOST_SHOWN])
             rest = _ours(step)
             if rest is not None and not _only_looks(rest):
@@ -239,6 +241,8 @@ class OwnFiles(Guarded):
     def _kills(self, step: Step, line: Line, *, is_mentioned: bool) -> bool:
         """Return whether a command ends our processes: by a pattern that fits them, or together with all others."""
         words = [word for word in step.words if not _SIGNAL.fullmatch(word)]
+        if (KILLING | SERVICES | FINDING | SEARCHING).isdisjoint(word.rpartition("/")[2] for word in words):
+            return False
         finding_programs = FINDING | (SEARCHING if any(one.program == "ps" for one in line.steps) else set())
         ending = KILLING | SERVICES | finding_programs
         at = next((at for at, word in enumerate(words) if word.rpartition("/")[2] in ending), -1)

@@ -66,6 +66,8 @@ def test_reading_never_fails_and_normalising_twice_changes_nothing_more(command)
         ("a <<'E'\n b\nE\nc", [("a",), ("c",), ("b",)]),
         ("a `b \\`c\\``", [("a", ""), ("b", ""), ("c",)]),
         ("script -c 'a b'", [("script", "-c", "a b"), ("a", "b")]),
+        ("a $(echo b c) d", [("a", "", "", "d"), ("echo", "b", "c")]),
+        ('a "$(echo b c)" x=$(echo d e)', [("a", "", "x="), ("echo", "b", "c"), ("echo", "d", "e")]),
         ("a &>b c", [("a", "c"), ("a",), ("c",)]),
         ("a &>>b c", [("a", "c"), ("a",), ("c",)]),
         ('a $b"c" "$b"c', [("a", "${b}c", "${b}c")]),

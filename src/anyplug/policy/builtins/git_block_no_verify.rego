@@ -55,7 +55,7 @@ skips_hooks(words) if {
 skips_hooks(words) if {
 	commits(words)
 	some word in words
-	regex.match(`^-[aepqsvz]*n`, word)
+	regex.match(`^-[aeiopqsvz]*n`, word)
 }
 
 commits(words) if "commit" in words

@@ -118,8 +118,9 @@ class Step:
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
         self._is_unlinking = self.program in UNLINKING
-        self.paths = [place for word in words[1:] if syntax.is_path(word) for place in self.places(word)]
-        self.writes = [place for word in writes for place in self.places(word)]
+        named = dict.fromkeys(word for word in words[1:] if syntax.is_path(word))
+        self.paths = list(dict.fromkeys(place for word in named for place in self.places(word)))
+        self.writes = list(dict.fromkeys(place for word in writes for place in self.places(word)))
         self.written = writes
 
     @property

@@ -9,7 +9,7 @@ from typing import Final
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import syntax, word_patterns
+from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step, may_write
 from anyplug.policy.shell.found_files import LISTS_FILES
 from anyplug.policy.shell.guarded_places import MOST_FILES, Guarded, is_found, is_named, names_in
@@ -91,6 +91,7 @@ def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
     elif any(char in pattern for char in syntax.GLOBS) and len(pattern) <= LONGEST_GLOB:
         starts = (folder, *(os.path.dirname(place) for place in held)) if magic else (folder,)
         for place in held:
+            reading_time.check()
             below = (os.path.join(above, name) for above, _, names in os.walk(place) for name in names)
             inside = list(itertools.islice(below, MOST_FILES))
             names = [os.path.relpath(path, start) for path in (place, *inside) for start in starts]

@@ -9,7 +9,7 @@ from typing import Final
 
 from anyplug.model import foreign_patterns
 from anyplug.policy.paths import is_within
-from anyplug.policy.shell import syntax, word_patterns
+from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, Line, Step
 
 MOST_FILES: Final = 2_000  # whose names are compared with what `find` looks for
@@ -127,6 +127,7 @@ def names_in(guarded: Guarded, places: Sequence[str]) -> list[str]:
     for folder in places:
         found.append(os.path.basename(folder))
         for above, folders, names in os.walk(folder):
+            reading_time.check()
             folders[:] = [
                 name
                 for name in folders
@@ -141,6 +142,7 @@ def names_in(guarded: Guarded, places: Sequence[str]) -> list[str]:
 def _files_in(guarded: Guarded, folder: str) -> Iterator[str]:
     """Return the files that are guarded below a folder."""
     for place in guarded.held:
+        reading_time.check()
         if is_within(place, folder):
             yield place
             yield from (os.path.join(above, name) for above, _, names in os.walk(place) for name in names)

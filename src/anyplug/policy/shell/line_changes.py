@@ -14,7 +14,7 @@ from typing import Final
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import is_link, is_within, resolved
-from anyplug.policy.shell import command_steps, destinations, syntax, unpacking, word_patterns
+from anyplug.policy.shell import command_steps, destinations, reading_time, syntax, unpacking, word_patterns
 from anyplug.policy.shell.command_steps import (
     LONGEST_PATH,
     MOST_READ,
@@ -240,6 +240,7 @@ class CommandLine:
 
     def _may_hold(self, step: Step, given: str, path: str) -> bool:
         """Return whether a partly unknown word may match something protected, and something in it says so."""
+        reading_time.check()
         key = (given, path, step.removes)
         if key not in self._seen:
             has_moved = step.folder != self._folder
@@ -254,6 +255,7 @@ class CommandLine:
 
     def _holds(self, path: str) -> bool:
         """Return whether a path, which may contain globs, can be a protected folder or a parent of one."""
+        reading_time.check()
         return any(reaches(path, folder, has_dots=self._has_dots) for folder in self._guarded.held)
 
 

@@ -26,10 +26,11 @@ BOTH: Final = frozenset({"&>", "&>>"})
 PIPE: Final = "/dev/fd/pipe"  # stands for the word that a shell makes of these; no such file exists
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
+_BREAK: Final = "\ue014"  # where a shell splits the output of a command into words
 _KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
 _KNOWN_OUTPUT: Final = late("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
-    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013")
+    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013\ue014")
 )  # have special meanings here
 SHELLS: Final = frozenset(  # or so similar that programs and files stand in the same places
     {
@@ -92,6 +93,7 @@ _INSIDE: Final = late(
 _SPLITTING: Final = late(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
 LONGEST_NAME: Final = 64  # pieces of a word among which a variable's name is
 _ENDING_NAME: Final = late(r"\$([A-Za-z_]\w*)\Z")
+_ASSIGNED: Final = late(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _SUBSCRIPT: Final = late(r"\[[^\]]*(?:\$\(|`)")
 _BACKTICKED: Final = late(rf"(?:{_ESCAPED}|[^`\\])*")
 _DELIMITER: Final = late(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
@@ -255,7 +257,11 @@ class _Line:
         if inner.opened_by in {"$", "<"}:
             made = substitutions.output([(one.marked or one.words, one.fed) for one in inner.found])
         if inner.opened_by == "$":
-            self._word[-1] = made if made == UNKNOWN else made.translate(_HIDDEN).join(_KNOWN)
+            is_split = not self.is_inside and not _ASSIGNED.match("".join(self._word[:1]))
+            parts = made.split() if is_split and len(made.split()) > 1 else [made]
+            self._word[-1] = (
+                made if made == UNKNOWN else _BREAK.join(part.translate(_HIDDEN).join(_KNOWN) for part in parts)
+            )
         elif inner.opened_by in PROCESS:
             self._word[-1] = PIPE
             self._fed += [] if made == UNKNOWN else [made]
@@ -291,7 +297,8 @@ class _Line:
     def end_word(self) -> None:
         if self._word:
             text = "".join(self._word)
-            words = _alternatives(text) if self._has_braces else [text]  # also a file: zsh writes several
+            parts = text.split(_BREAK)
+            words = [word for part in parts for word in (_alternatives(part) if self._has_braces else [part])]
             (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
             if self._is_fed:
                 self._fed += _shown([word.translate(_SHOWN) for word in words])
