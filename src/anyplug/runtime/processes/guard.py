@@ -58,7 +58,6 @@ class Guard:
         self._limits = (0, 0)
         self._token = os.urandom(12).hex()
         self._process: subprocess.Popen[bytes] | None = None
-        self._left: subprocess.Popen[bytes] | None = None  # a guardian that ends by itself
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None  # which notices the end of the guardian
         self._pidfd = -1  # of the guardian, while the loop watches it
@@ -115,8 +114,9 @@ class Guard:
 
     def _follow(self, pid: int) -> None:
         """Watch a guardian, on the event loop."""
-        assert self._loop is not None
         self._unfollow()
+        if self._loop is None:  # another thread has closed this meanwhile
+            return
         try:
             self._pidfd = os.pidfd_open(pid)
         except OSError:  # it is gone already, or there are no descriptors: the next start replaces it
@@ -124,8 +124,7 @@ class Guard:
         self._loop.add_reader(self._pidfd, self._replace)
 
     def _unfollow(self) -> None:
-        if self._pidfd >= 0:
-            assert self._loop is not None
+        if self._pidfd >= 0 and self._loop is not None:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
@@ -139,8 +138,8 @@ class Guard:
             with _marking:
                 self._ensure()
         except OSError:
-            assert self._loop is not None
-            self._loop.call_later(AGAIN_S, self._replace)
+            if self._loop is not None:
+                self._loop.call_later(AGAIN_S, self._replace)
 
     def marks(self, pid: int) -> bool:
         """Return whether a process descends from one that was spawned here, even if its parents are gone."""
@@ -161,9 +160,12 @@ class Guard:
             with suppress(OSError):  # it was killed
                 process.stdin.write(GOODBYE if must_sweep else NOTHING_LEFT)
                 process.stdin.close()
-        if not self._waits and not must_sweep:
-            self._left = process  # dropped now, Python would warn that it is still running
-            return
+        if self._waits or must_sweep:
+            self._await_helpers(process)
+        else:  # a command exits meanwhile; in a process that goes on, no zombies stay
+            threading.Thread(target=self._await_helpers, args=(process,), daemon=True).start()
+
+    def _await_helpers(self, process: "subprocess.Popen[bytes] | None") -> None:
         if self.zygote is not None:
             self.zygote.close()
         if process is not None:
