@@ -226,10 +226,11 @@ def test_helpers_that_nobody_waits_for_end_by_themselves_and_leave_no_program(tm
         sleep_in(one)
         assert processes.until(lambda: sleepers(helpers.guard) == 1)
         one.close()
+        guardian, zygote = helpers.guard._process, zygote_of(helpers.guard).pid
         helpers.close()
         assert sleepers(helpers.guard) == 0
-    assert zygote_of(helpers.guard).wait(processes.PATIENCE_S) == 0
-    assert helpers.guard._left.wait(processes.PATIENCE_S) == 0
+    assert processes.until(lambda: guardian.returncode == 0)  # a thread waits for it, and for the zygote
+    assert processes.until(lambda: zygote not in processes.children())
     assert not processes.tagged(helpers.guard._tag)
 
 
