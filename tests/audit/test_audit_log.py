@@ -87,16 +87,22 @@ import json, os, resource, sys
 import anyio
 from anyplug import Host
 from anyplug.home import journal
+from anyplug.model.errors import StoreError
 
 journal.ROOM = 0  # it has room for a few calls, and no more
 
 async def main():
     told = []
-    async with Host(sys.argv[1:], roots=[], watch=False, tell=told.append) as host:
+    async with Host(sys.argv[2:], roots=[], watch=False, tell=told.append) as host:
         first = await host.call("hello")
         host.audit.commit()
         second = await host.call("hello")
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+        if sys.argv[1] == "known":
+            try:
+                host.audit.commit()
+            except StoreError:
+                pass
         for _ in range(100):  # how much room is left depends on how long the lines were
             refused = await host.call("hello")
             if refused.is_error:
@@ -109,6 +115,27 @@ async def main():
     print(json.dumps([codes, refused.error.message, outcomes, told]))
 
 anyio.run(main)
+"""
+
+MANY = """
+import os, sys, threading
+from anyplug.home import database
+
+database.TIDY_AFTER = 50
+tidying = []
+store = database.Store(os.path.join(sys.argv[1], "busy.db"))
+store.tidy_aside(tidying.append)
+store.run("DELETE FROM disabled")
+os.write(2, b" %d began\\n" % os.getpid())
+for number in range(300):
+    store.run("INSERT INTO disabled VALUES (?)", str(number))
+    if tidying:
+        thread = threading.Thread(target=tidying.pop())
+        thread.start()
+        if number % 2:
+            thread.join()
+thread.join()
+os.write(2, b"ended\\n")
 """
 
 VERSION_1 = (
@@ -595,6 +622,16 @@ def test_much_that_is_written_is_moved_into_the_database_aside(trail, path, tmp_
     assert trail.verify() == (11, [])
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: `apt-get install strace`")
+def test_no_commit_waits_for_the_disk(home):
+    command = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", sys.executable, "-c", MANY, str(home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    main, commits = done.stderr.partition(" began\n")[0].split()[-1], done.stderr.partition(" began\n")[2]
+    waits = [line for line in commits.partition("ended\n")[0].splitlines() if "sync(" in line]
+    assert waits
+    assert [line for line in waits if f"[pid {main}]" in line or "[pid" not in line] == []
+
+
 def test_a_database_that_cannot_be_tidied_is_left_as_it_is(path):
     os.mkdir(path)
     Store(path).tidy()
@@ -824,8 +861,10 @@ async def test_a_store_that_is_locked_delays_no_call_and_loses_no_record(host, c
         assert h.audit.verify() == (4, [])
 
 
-def test_a_full_disk_refuses_calls_and_loses_no_record(cyclop, home):
-    said = subprocess.run([sys.executable, "-c", FULL, cyclop()], capture_output=True, check=True, timeout=60)
+@pytest.mark.parametrize("found_full", ["known", "unknown"])
+def test_a_full_disk_refuses_calls_and_loses_no_record(found_full, cyclop, home):
+    command = [sys.executable, "-c", FULL, found_full, cyclop()]
+    said = subprocess.run(command, capture_output=True, check=True, timeout=60)
     codes, message, outcomes, told = json.loads(said.stdout)
     assert codes == [None, None, "denied", None]
     assert message.startswith("the call cannot be recorded, so it was not run: ")

@@ -39,6 +39,7 @@ LAST_NUMBER = (1 << 63) - 1  # SQLite's own largest
 LONGEST_NUMBER = 16  # digits; ids of calls are longer
 PRUNE = "audit prune"  # the tool in the record of a removal
 CALL, TRUST = "call", "trust"  # kinds of records: a call, and a decision about plugins or about the audit itself
+MOST_REFUSALS = 5_000  # that wait for a database that cannot be written
 MOST_WAITING = 500  # records, then they are committed at once: a larger batch would block the event loop longer
 
 _LAST = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1"
@@ -159,10 +160,18 @@ class Audit:
         self._begun[record.call] = line
 
     def end(self, record: Record) -> None:
-        """Record a call that has ended, or one that was refused before it began. Raises StoreError."""
-        if self._begun.pop(record.call, None) is None and not self._is_sound:
-            self._see_to_the_store()
+        """Record a call that has ended, or one that was refused before it began. Raises StoreError.
+
+        What cannot be written now is written when the disk has room again: all calls that ran, and some refusals.
+        """
         line = _encode(record)
+        if self._begun.pop(record.call, None) is None and not self._is_sound:
+            try:
+                self._see_to_the_store()
+            except StoreError:
+                if len(self._ended) < MOST_REFUSALS:
+                    self._ended.append((record.call, line))
+                raise
         try:
             self._journal.append(line)
         except StoreError:

@@ -165,15 +165,19 @@ class Store:
         self._aside = aside
 
     def tidy(self) -> None:
-        """Checkpoint: move changes from the write-ahead log into the database.
+        """Checkpoint: move changes from the write-ahead log into the database, and begin the log anew.
 
-        What is not moved now is moved later. Uses its own connection, and blocks nobody.
+        The first write to a new log waits for the disk: it is made here. What is not moved now is moved later. Uses
+        its own connection, and keeps writers away only for what was written meanwhile: they try again soon.
         """
         import sqlite3  # as in `_open`, which came first
 
         try:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as connection:
+            with closing(sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)) as connection:
+                connection.execute("PRAGMA wal_autocheckpoint = 0")
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                connection.execute("PRAGMA wal_checkpoint(RESTART)")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
         except sqlite3.Error:
             pass
 
