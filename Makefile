@@ -15,8 +15,10 @@ demo: setup ## run the example plugins
 # The soak fails if anything keeps the event loop for 100 ms, also a disk that other tests keep busy: it runs alone.
 SOAK := tests/host/test_soak.py
 
+# Several thousand tests share two processors: what failed runs once more, alone, and has to pass there.
 test: check ## run everything that CI runs: the checks, then every test
-	$(BIN)/pytest -n auto --dist loadgroup --deselect $(SOAK)
+	$(BIN)/pytest -n auto --dist loadgroup --deselect $(SOAK) || { [ $$? -eq 1 ] && \
+		echo "Once more, alone, what failed:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 	$(BIN)/pytest $(SOAK)
 
 long: check ## run every test in its long form: all combinations, and four times as many random examples

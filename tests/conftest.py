@@ -45,6 +45,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("anyplug")
 LONGEST_ID = 100  # characters of a parameter
 LONG_ONES = {"test_fleet_soak.py", "test_docs.py", "test_wheel.py", "test_bad_servers.py"}  # ten seconds and more
+LEFT_BEHIND = 40  # the code with which such a run ends
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
 
@@ -89,6 +90,15 @@ def pytest_collection_finish() -> None:
     """Look for garbage only in what the tests make: thousands of collected tests stay until the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let what is left behind fail the run for good: `make test` runs once more only what ended with the code 1."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    errors = terminal.stats.get("error", []) if terminal is not None else []
+    if any(report.when == "teardown" for report in errors if isinstance(report, pytest.TestReport)):
+        session.exitstatus = LEFT_BEHIND
 
 
 @pytest.fixture(scope="session", autouse=True)

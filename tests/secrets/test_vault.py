@@ -922,7 +922,14 @@ async def test_what_a_server_says_besides_results_is_masked(approved, root, is_f
     assert [one.uri for one in heard if isinstance(one, ResourceUpdated)] == ["x:y"]
     assert sorted(report[:3] for report in reports) == [f"at {SHOWN_SECRET}"[:3], "xxx"]
     assert [f"at {SHOWN_SECRET}"] == [report for report in reports if report.startswith("at")]
-    form, page, question, asked = said
+    (asked,) = (one for one in said if isinstance(one, types.CreateMessageRequestParams))
+    (page,) = (one for one in said if isinstance(one, types.ElicitRequestURLParams))
+    # A server asks without waiting for answers, so the order in which people are asked is open.
+    question, form = sorted(
+        (one for one in said if isinstance(one, types.ElicitRequestFormParams)),
+        key=lambda one: "kept" in one.requested_schema["properties"],
+    )
+    assert len(said) == 4
     assert list(form.requested_schema["properties"]) == ["kept"]
     assert form.requested_schema["properties"]["kept"]["default"] == SHOWN_SECRET
     assert page.url == "https://x.example/"
