@@ -1,6 +1,5 @@
 """Calls that are served by interpreters started ahead: in the same sandbox, and as decided for each call."""
 
-import functools
 import json
 import os
 import shutil
@@ -86,18 +85,22 @@ async def test_a_taken_tmp_ends_only_what_would_have_waited(home, tmp_path):
     taken = tempfile.mkdtemp(prefix="anyplug-test-", dir="/tmp")
     plugin_folders.write(f"{taken}/of-the-user", "kept")
     script = plugin_folders.write(f"{tmp_path}/script", PYTHON, 0o755)
-    runner = Runner(home)
+    runner, tried = Runner(home), []
+
+    def make_tmp():
+        tried.append(taken)
+        return runner.private_tmp(os.path.basename(taken), is_shared=True)
+
     try:
         async with anyio.create_task_group() as tasks:
             waiting = pool.Pool(tasks, enabled=True, budget=1 << 30)
-            make_tmp = functools.partial(runner.private_tmp, os.path.basename(taken), is_shared=True)
             program = Program(argv=(script,), cwd=str(tmp_path), env=dict(os.environ))
             source = pool.Source("group", runner.direct, lambda: True, make_tmp)
             assert waiting.begin("key", program, runner.direct, lambda: source) is None
             await waiting.end(None)
             while waiting._starting:
                 await anyio.sleep(0.01)
-            assert waiting.count == 0
+            assert (waiting.count, tried) == (0, [taken])  # and not again and again
             await waiting.close()
     finally:
         runner.close()

@@ -165,7 +165,7 @@ class Store:
         self._aside = aside
 
     def tidy(self) -> None:
-        """Checkpoint: move changes from the write-ahead log into the database, and begin the log anew.
+        """Checkpoint: move changes from the write-ahead log into the database, and begin a new log.
 
         The first write to a new log waits for the disk: it is made here. What is not moved now is moved later. Uses
         its own connection, and keeps writers away only for what was written meanwhile: they try again soon.

@@ -188,7 +188,7 @@ def test_a_sound_that_a_tool_returns_can_be_played(home):
         person.presses("Run")
         player = page.get_by_label("Sound from the tool")
         expect(player).to_be_visible()
-        page.wait_for_function("document.querySelector('audio').duration > 0.9")
+        expect(page.locator("audio")).to_have_js_property("duration", 1)
 
 
 def test_markdown_and_pictures_are_shown(home):
@@ -202,7 +202,7 @@ def test_markdown_and_pictures_are_shown(home):
         page = person.goes("/tools/mcp.kit.act")
         person.presses("Run")
         expect(page.get_by_role("img", name="Image from the tool")).to_be_visible()
-        page.wait_for_function("document.querySelector('img.picture').naturalWidth === 1")
+        expect(page.locator("img.picture")).to_have_js_property("naturalWidth", 1)
         person.presses("as Markdown")
         expect(page.get_by_role("heading", name="Report", exact=True)).to_be_visible()
         expect(page.locator("strong", has_text="well")).to_be_visible()

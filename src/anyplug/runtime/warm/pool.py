@@ -257,7 +257,7 @@ class Pool:
                     line.by = Cold(str(fault))
                     line.source.tell(str(fault))
         except OSError:  # too many files are open, or the sandbox is being replaced
-            pass
+            return  # it would fail again: the timer tries, and the end of the next call
         finally:
             self._starting -= 1
             line.starting -= 1
