@@ -7,6 +7,7 @@ import msgspec
 from anyplug.frontends.cli import render
 from anyplug.frontends.cli.cli_run import Session
 from anyplug.frontends.cli.parsing import Command, Parser
+from anyplug.model import hints
 from anyplug.model.errors import FAILED
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ SHOWN = {"open": "OPEN", "gap": "open, known", "blocked": "blocked"}  # worst fi
 
 
 def _doctor(parser: Parser) -> Command:
+    parser.add_argument("--all", action="store_true", help="also list the escapes that are blocked")
     return doctor
 
 
@@ -34,11 +36,11 @@ def doctor(session: Session) -> int:
     if session.options.json:
         session.print_json(msgspec.to_builtins(report))
     else:
-        _print(report)
+        _print(report, lists_all=session.options.all)
     return 0 if report.holds else FAILED
 
 
-def _print(report: "Report") -> None:
+def _print(report: "Report", *, lists_all: bool) -> None:
     render.heading(_summary(report))
     render.out("")
     render.fields(
@@ -56,11 +58,14 @@ def _print(report: "Report") -> None:
             render.out(f"  hint: {render.line(fault.cure)}")
     render.out("")
     render.table(("LAYER", "STATE", "WHAT IT ENFORCES"), [_row(layer) for layer in report.layers])
-    if report.ways_out:
+    worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
+    listed = [way for way in worst_first if lists_all or way.state != "blocked"]
+    if listed:
         render.out("")
-        worst_first = sorted(report.ways_out, key=lambda way: list(SHOWN).index(way.state))
-        rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in worst_first]
+        rows = [(way.name, SHOWN[way.state], _last_words(way.answer)) for way in listed]
         render.table(("ESCAPE", "STATE", "THE KERNEL ANSWERED"), rows, ours=True)
+    if len(listed) < len(worst_first):
+        render.out("", f"{hints.command('doctor', '--all')} lists the escapes that are blocked.")
 
 
 def _summary(report: "Report") -> str:
