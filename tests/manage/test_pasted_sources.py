@@ -85,6 +85,8 @@ def test_command_lines(line, name, command):
         ('{"command": "npx", "args": ["-y", "@s/server-kit"]}', ["kit"]),
         ('{"name": "a", "command": "x"}', ["a"]),
         ('{"url": "https://mcp.example.org/mcp"}', ["example"]),
+        ('{"url": "http://127.0.0.1:8000/mcp"}', ["server"]),
+        ('{"url": "http://[::1]:8000/mcp"}', ["server"]),
         ('```json\n{"a": {"command": "x"}}\n```', ["a"]),
         ('[mcp_servers.a]\ncommand = "x"\nargs = ["y"]\n', ["a"]),
         ('{"mcpServers": [{"name": "a", "command": "x"}, {"command": "npx", "args": ["kit-mcp"]}]}', ["a", "kit"]),

@@ -252,7 +252,10 @@ def _is_server(entry: dict[str, Any]) -> bool:
 
 def _host(entry: dict[str, Any]) -> str:
     url = next((str(entry[key]) for key in _URL_KEYS if key in entry), "")
-    return plain_name((urlsplit(url).hostname or "server").removeprefix("www.").removeprefix("mcp.").partition(".")[0])
+    host = urlsplit(url).hostname or ""
+    if not host or ":" in host or host.replace(".", "").isdecimal():  # a bare address names nothing
+        return "server"
+    return plain_name(host.removeprefix("www.").removeprefix("mcp.").partition(".")[0])
 
 
 def _pasted(name: str, entry: dict[str, Any], shown: str) -> Pasted:

@@ -1,5 +1,6 @@
 """How the program is spoken to: options, commands, homes, streams."""
 
+import json
 import os
 import re
 import shlex
@@ -111,14 +112,13 @@ def test_help_is_a_command_too():
     assert command_line.ok("-e", "x", "help", "policy").out == command_line.ok("policy", "--help").out
 
 
-def test_arguments_in_json_without_their_option_are_told_where_they_go():
+def test_arguments_in_json_need_no_option():
     plugin = plugin_folders.stavrobot("here", "echo", "#!/bin/sh\ncat")
-    for given in ('{"kind":"mint"}', '{"kind":"a=b"}'):
-        done = command_line.fails(2, "-e", plugin, "call", "echo.act", given)
-        assert (
-            f"'{given}' is not of the form KEY=VALUE\nhint: pass a JSON object with --args: --args '{given}'"
-            in done.err
-        )
+    for given in ('{"text":"mint"}', '{"text":"a=b"}'):
+        assert json.loads(command_line.ok("-e", plugin, "call", "echo.act", given).out) == json.loads(given)
+    mixed = command_line.fails(2, "-e", plugin, "call", "echo.act", '{"text":"mint"}', "text=b")
+    assert "hint: put all arguments into one JSON object, and nothing else" in mixed.err
+    assert "--args is not valid JSON" in command_line.fails(2, "-e", plugin, "call", "echo.act", "{text}").err
 
 
 def test_a_usage_error_exits_with_2():

@@ -39,7 +39,8 @@ def add_call(parser: Parser) -> None:
         nargs="*",
         default=[],  # otherwise argparse lists it among the required arguments
         metavar="KEY=VALUE",
-        help="an argument that the tool's schema names, typed by it; for a file, its path; for a list, repeat it",
+        help="an argument that the tool's schema names, typed by it; for a file, its path; for a list, repeat it; "
+        "or all arguments as one JSON object",
     )
     add_json_arguments(parser)
 
@@ -173,6 +174,8 @@ def terminal_attachment(session: Session) -> "Attachment":
 
 def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] | None) -> Any:
     """Parse the arguments, typed by the tool's schema if it is known; raises UsageError."""
+    if given is None and len(words) == 1 and words[0].startswith("{"):
+        words, given = [], words[0]
     values: Any = _read_json(given) if given is not None else {}
     if words and not isinstance(values, dict):
         raise UsageError("--args must be an object when KEY=VALUE is given too", "begin it with { and end it with }")
@@ -184,7 +187,7 @@ def arguments(words: list[str], given: str | None, input_schema: dict[str, Any] 
         name, equals, value = word.partition("=")
         if word.startswith("{"):
             raise UsageError(
-                f"'{word}' is not of the form KEY=VALUE", f"pass a JSON object with --args: --args '{word}'"
+                f"'{word}' is not of the form KEY=VALUE", "put all arguments into one JSON object, and nothing else"
             )
         if not equals or not name:
             key = next(iter(properties), "") if isinstance(properties, dict) else ""
