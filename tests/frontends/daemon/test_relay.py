@@ -417,6 +417,8 @@ GARBAGE = [
     b"[" * 5000,
     b'{"jsonrpc": "2.0"}',
     b'{"jsonrpc": "2.0", "id": [1], "method": "tools/list"}',
+    b'{"jsonrpc": "2.0", "id": NaN, "method": "tools/list"}',
+    b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "t", "progress": NaN}}',
     b'{"jsonrpc": "2.0", "id": 5, "result": {}}',
     b'{"jsonrpc": "2.0", "method": "notifications/nobody/knows"}',
 ]

@@ -116,8 +116,9 @@ class Relay:
                 self._beginning = [line]
             elif method == "notifications/initialized" and len(self._beginning) == 1:
                 self._beginning.append(line)
-            if method is not None and "id" in word:
-                self._waiting[json.dumps(word["id"])] = word["id"]
+            name = word.get("id")
+            if method is not None and isinstance(name, str | int) and not isinstance(name, bool):
+                self._waiting[json.dumps(name)] = name
         try:
             connection.sendall(line)
         except OSError:

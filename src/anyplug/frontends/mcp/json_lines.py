@@ -22,6 +22,8 @@ LONGEST_LINE = 64 << 20  # bytes; a call may carry 25 MiB of files, which are 34
 CHUNK = 65_536  # bytes
 STALL_S = 60.0  # how long a client may read nothing while it sends more; people put programs to sleep
 
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
 
 class Reader(Protocol):
     """The source of a client's bytes, like asyncio's StreamReader."""
@@ -61,11 +63,12 @@ async def read(receive: Reader, outlet: "Outlet", to_sdk: Any, lane: FastPath | 
         if not line or line.isspace() or (lane is not None and lane.takes(line)):
             continue
         try:
+            fields = _fields(line)  # first, because the SDK's reader takes NaN for JSON
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError:
+        except (msgspec.DecodeError, UnicodeError, RecursionError, ValidationError):
             await outlet.send_error(*_fault(line))
             continue
-        if isinstance(message, types.JSONRPCNotification) and _has_id(line):  # one that is not allowed
+        if isinstance(message, types.JSONRPCNotification) and "id" in fields:  # one that is not allowed
             await outlet.send_error(types.INVALID_REQUEST, "Invalid request")
             continue
         if lane is not None:
@@ -100,11 +103,6 @@ async def _lines(receive: Reader) -> AsyncIterator[bytes | None]:
             parts, is_skipping = [], True
         elif rest:
             parts.append(rest)
-
-
-def _has_id(line: bytes) -> bool:
-    """Return whether a message has an id."""
-    return "id" in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
 
 
 def _fault(line: bytes) -> tuple[int, str, Any]:
