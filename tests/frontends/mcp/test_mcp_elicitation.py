@@ -150,7 +150,8 @@ async def test_the_call_ends_as_input_required_before_anything_ran(asks, is_fast
         ended = await raw_call(agent.session, "echo", {"n": 1})
         assert isinstance(ended, types.InputRequiredResult)
         assert code(ended) == "needs_answer"
-        assert ended.meta[result_content.QUESTION] == ended.request_state
+        # Records name the question, and whoever may read them could answer in place of this agent.
+        assert ended.request_state != ended.meta[result_content.QUESTION]
         assert (ran(folder), last(up, 1)[0].outcome) == (0, "needs_answer")
         asked = ended.input_requests[consent_elicitation.KEY]
         assert (asked.method, asked.params.mode) == ("elicitation/create", "form")
@@ -233,8 +234,8 @@ async def test_an_answer_about_a_plugin_that_changed_since_is_asked_for_anew():
         id="1", plugin="p", tool="t", arguments={"n": 1}, permissions=(), warning="", digest="then", chain=()
     )
     kept = consent_elicitation.Questions()
-    kept.keep(before, "me", "t", {"n": 1})
-    known = kept.take("1", "me", "t", {"n": 1})
+    state = kept.keep(before, "me", "t", {"n": 1})
+    known = kept.take(state, "me", "t", {"n": 1})
     ask = consent_elicitation.by_ending(asked.append, known, "once", can_ask=True)
     assert await ask(before) == "once"
     with pytest.raises(consent_elicitation.NeedsAnswer):
@@ -251,10 +252,9 @@ async def test_an_answer_about_a_plugin_that_changed_since_is_asked_for_anew():
 async def test_questions_that_nobody_answers_are_forgotten_in_the_end(monkeypatch):
     monkeypatch.setattr(consent_elicitation, "MOST_KEPT", 2)
     kept = consent_elicitation.Questions()
-    for name in "123":
-        question = Question(id=name, plugin="p", tool="t", arguments={}, permissions=(), warning="")
-        kept.keep(question, "me", "t", {})
-    assert [kept.take(name, "me", "t", {}) is not None for name in "123"] == [False, True, True]
+    question = Question(id="1", plugin="p", tool="t", arguments={}, permissions=(), warning="")
+    states = [kept.keep(question, "me", "t", {}) for _ in range(3)]
+    assert [kept.take(state, "me", "t", {}) is not None for state in states] == [False, True, True]
 
 
 async def test_requests_without_a_session_are_asked_about_one_call_only(asks):

@@ -1,10 +1,11 @@
 """The tier 2 question over MCP: in the older era as a request to the client, in the newer by ending the call.
 
-In the newer era a question is kept here until it is answered. The answer names it by an unguessable id; it counts once,
-for the same tool, arguments, plugin and attachment, and for a limited time. So a state that was tampered with or reused
-has no effect. An answer can allow one call or this attachment; never more.
+In the newer era a question is kept here until it is answered. The answer names it by a state that only its caller was
+given: the question's id is that of the call, which is in the audit log. It counts once, for the same tool, arguments,
+plugin and attachment, and for a limited time. So a state that was tampered with or reused has no effect. An answer can allow one call or this attachment; never more.
 """
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -41,11 +42,12 @@ class Questions:
     def __init__(self) -> None:
         self._open: dict[str, Kept] = {}
 
-    def keep(self, question: Question, attachment: str, target: str, arguments: Any) -> None:
-        """Keep a question until it is answered."""
+    def keep(self, question: Question, attachment: str, target: str, arguments: Any) -> str:
+        """Keep a question until it is answered; return the state with which an answer names it."""
         while len(self._open) >= MOST_KEPT:
             del self._open[next(iter(self._open))]
-        self._open[question.id] = Kept(
+        state = secrets.token_urlsafe()
+        self._open[state] = Kept(
             attachment=attachment,
             target=target,
             wire=audit_log.digest_of(arguments),
@@ -53,13 +55,14 @@ class Questions:
             given=audit_log.digest_of(question.arguments),
             until=time.monotonic() + KEPT_S,
         )
+        return state
 
-    def take(self, name: str, attachment: str, target: str, arguments: Any) -> Kept | None:
+    def take(self, state: str, attachment: str, target: str, arguments: Any) -> Kept | None:
         """Return the answered question and close it; None if it is not one of this caller's."""
-        kept = self._open.get(name)
+        kept = self._open.get(state)
         if kept is None or (kept.attachment, kept.target) != (attachment, target):
             return None
-        del self._open[name]
+        del self._open[state]
         if kept.wire != audit_log.digest_of(arguments) or kept.until < time.monotonic():
             return None
         return kept

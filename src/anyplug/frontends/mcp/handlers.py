@@ -249,7 +249,7 @@ class Handlers:
 
     def _input_required(self, question: Question, request: Request, target: str, given: Any) -> Wire:
         """End a request before anything ran, with the question to be answered first."""
-        self._questions.keep(question, _whose(request), target, given)
+        state = self._questions.keep(question, _whose(request), target, given)
         form = {
             "mode": "form",
             "message": consent_elicitation.text(question),
@@ -258,7 +258,7 @@ class Handlers:
         why = {"code": "needs_answer", "message": "a person has to answer first", "hint": "call again with the answer"}
         return {
             "inputRequests": {consent_elicitation.KEY: {"method": "elicitation/create", "params": form}},
-            "requestState": question.id,
+            "requestState": state,
             "_meta": {ERROR: why, QUESTION: question.id},
             "resultType": "input_required",
         }
