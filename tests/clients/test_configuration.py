@@ -84,6 +84,9 @@ def test_claude_code_starts_the_server_and_forgets_it(run: Run):
 
 
 def test_claude_code_finds_the_projects_server_and_asks_for_it(run: Run):
+    plugin_folders.write(
+        os.path.expanduser("~/.local/share/anyplug/settings.toml"), '[profiles.work]\nplugins = ["hello"]\n'
+    )
     run("anyplug", "connect", "claude", "--project", "--profile", "work", "--yes")
     assert re.search(
         r"anyplug-work: \S*anyplug mcp --resident --profile work - ⏸ Pending approval", run("claude", "mcp", "list")
