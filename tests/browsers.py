@@ -65,9 +65,11 @@ class Visitor:
     def presses(self, label: str, within: Any = None) -> None:
         """Press a button or follow a link, by exactly its name."""
         place = within or self.page
-        place.get_by_role("button", name=label, exact=True).or_(
+        found = place.get_by_role("button", name=label, exact=True).or_(
             place.get_by_role("link", name=label, exact=True)
-        ).first.click()
+        ).first
+        expect(found).not_to_have_attribute("aria-disabled", "true")  # until its card stands still
+        found.click()
 
     def sees(self, text: str, within: Any = None) -> None:
         """Wait until a text can be seen."""

@@ -1,14 +1,14 @@
 // The questions that wait, over every page. A question never takes the focus, and its buttons work only after it has
 // stood still for a moment, so that nothing is answered by accident.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ApiError, post, segment } from "./base/api";
 import { answers, close, isCut, questions } from "./base/live";
 import { ANSWERED, place, riskSign, seconds } from "./base/say";
 import type { Answered, Question, Word } from "./base/shapes";
 import { ErrorBox, Mark, useNow } from "./parts/basics";
+import { useSettled } from "./parts/settled";
 import { middle } from "./base/safe_text";
 
-const SETTLE_MS = 500;
 const SHOWN_LETTERS = 72;
 
 export function QuestionsBar() {
@@ -91,14 +91,13 @@ const KINDS: Record<string, string> = {
 
 /** One question with all that is needed to decide; used by the bar and by the chat. */
 export function QuestionCard({ question, answer }: { question: Question; answer: (word: Word) => Promise<void> }) {
-  const [isSettled, setSettled] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [isWhole, setWhole] = useState(false);
   const [wantsAlways, wantAlways] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
   const card = useRef<HTMLDivElement>(null);
   const now = useNow();
-  useEffect(() => settle(card.current!, setSettled), [wantsAlways]);
+  const isSettled = useSettled(card, wantsAlways);
   const isOff = !isSettled || isBusy || isCut.value;
   const say = async (word: Word) => {
     if (isOff) return;
@@ -155,27 +154,6 @@ export function QuestionCard({ question, answer }: { question: Question; answer:
       )}
     </div>
   );
-}
-
-/** Buttons may be pressed when their card has not moved for half a second. */
-function settle(node: HTMLElement, set: (is: boolean) => void): () => void {
-  set(false);
-  let place = "";
-  let since = performance.now();
-  let frame = 0;
-  const look = () => {
-    const box = node.getBoundingClientRect();
-    const main = document.scrollingElement?.scrollTop ?? 0;
-    const now = `${Math.round(box.left)},${Math.round(box.top + main)},${Math.round(box.width)},${Math.round(box.height)}`;
-    if (now !== place) {
-      place = now;
-      since = performance.now();
-      set(false);
-    } else if (performance.now() - since > SETTLE_MS) set(true);
-    frame = requestAnimationFrame(look);
-  };
-  look();
-  return () => cancelAnimationFrame(frame);
 }
 
 function Arguments({ values, isWhole }: { values: Record<string, unknown>; isWhole: boolean }) {

@@ -119,6 +119,31 @@ def test_an_edited_plugin_is_approved_again_after_its_diff(home):
         person.sees("4 signs")
 
 
+PRESSES_WHAT_CHANGES = """() => {
+  const press = (_, observer) => {
+    if (!document.querySelector("main").textContent.includes("talk to other machines")) return;
+    observer.disconnect();
+    [...document.querySelectorAll("button")].find((one) => one.textContent === "Approve").click();
+  };
+  new MutationObserver(press).observe(document.body, { childList: true, subtree: true, characterData: true });
+}"""
+
+
+def test_a_click_that_was_aimed_at_another_version_approves_nothing(home):
+    plugin_folders.cyclop(home / "plugins", "counter", COUNT, tools=COUNTS)
+    with visitor() as person:
+        page = person.goes("/plugins/counter?tab=changes")
+        button = page.get_by_role("button", name="Approve", exact=True)
+        expect(button).to_have_attribute("aria-disabled", "false")
+        page.evaluate(PRESSES_WHAT_CHANGES)
+        plugin_folders.cyclop(home / "plugins", "counter", COUNT, tools=COUNTS, permissions=["network"])
+        expect(page.get_by_role("region", name="Approval")).to_contain_text("talk to other machines")
+        expect(button).to_have_attribute("aria-disabled", "false")
+        assert run("show", "counter", "--json").json["state"] == "new"
+        button.click()
+        person.sees("counter is approved.")
+
+
 def test_a_question_of_an_agent_is_answered_in_the_page_and_seen_when_answered_elsewhere(home):
     plugin_folders.cyclop(home / "plugins", "careful", permissions=["filesystem:write"])
     approve("careful")

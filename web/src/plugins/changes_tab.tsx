@@ -1,5 +1,5 @@
 // What changed since the last approval, and the approval after it. The button comes last, so that the diff comes first.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { ApiError, post, segment } from "../base/api";
 import { snapshot } from "../base/live";
 import { count, day } from "../base/say";
@@ -7,6 +7,7 @@ import type { Changes, FileChange, Plugin } from "../base/shapes";
 import { useData } from "../base/use_data";
 import { ErrorBox, Loading, Quoted, Switch, Told, useAction } from "../parts/basics";
 import { Diff } from "../parts/diff";
+import { useSettled } from "../parts/settled";
 
 const FIRST_FILES = 40;
 const OPEN_LINES = 60; // a diff of more lines is folded
@@ -34,7 +35,7 @@ export function ChangesTab({ plugin, reload, tell }: { plugin: Plugin; reload: (
       ) : null}
       {value.texts.length ? <section class="stack tight"><h2>Texts and configuration</h2><ul>{value.texts.map((text, index) => <li key={index} class="quoted lines">{text}</li>)}</ul></section> : null}
       <FileChanges changes={value} />
-      {canApprove ? <Approval plugin={plugin} changes={value} reload={() => Promise.all([changes.again(), reload()])} tell={tell} /> : <p class="muted">{plugin.state === "approved" ? "It is approved as it is now." : `It is ${plugin.state}, so there is nothing to approve.`}</p>}
+      {canApprove ? <Approval key={plugin.digest} plugin={plugin} changes={value} reload={() => Promise.all([changes.again(), reload()])} tell={tell} /> : <p class="muted">{plugin.state === "approved" ? "It is approved as it is now." : `It is ${plugin.state}, so there is nothing to approve.`}</p>}
     </>
   );
 }
@@ -101,9 +102,13 @@ function Approval({ plugin, changes, reload, tell }: { plugin: Plugin; changes: 
   const [follow, setFollow] = useState(false);
   const [unconfined, setUnconfined] = useState(false);
   const action = useAction();
+  const card = useRef<HTMLElement>(null);
+  const isSettled = useSettled(card, plugin.digest);
+  // The two are read one after the other, and a plugin may change in between: approve only what is shown whole.
+  const isOff = !isSettled || action.isBusy || (!!changes.digest && changes.digest !== plugin.digest);
   const isAgain = plugin.state === "changed";
   const mustBeOpen = plugin.confinement?.state === "refused" || (action.error instanceof ApiError && action.error.code === "not_enforceable");
-  const approve = () => action.run(async () => {
+  const approve = () => isOff ? undefined : action.run(async () => {
     const answer = await post<{ said: string; ended: string[] }>(`/plugins/${segment(plugin.id)}/approve`, {
       digest: changes.digest || plugin.digest,
       ...(isFewer ? { granted: [...chosen] } : {}),
@@ -112,13 +117,13 @@ function Approval({ plugin, changes, reload, tell }: { plugin: Plugin; changes: 
     await reload();
     tell([`${plugin.name} is approved.`, ...(answer.ended ?? []), answer.said].filter(Boolean).join(" "));
   });
-  const refuse = () => action.run(async () => {
+  const refuse = () => isOff ? undefined : action.run(async () => {
     const answer = await post<{ message?: string }>(`/plugins/${segment(plugin.id)}/${isAgain ? "disable" : "deny"}`);
     await reload();
     tell(answer.message || (isAgain ? `${plugin.name} is kept off.` : `${plugin.name} is denied.`));
   });
   return (
-    <section class="card approval" aria-label="Approval">
+    <section class="card approval" aria-label="Approval" ref={card}>
       <h2 class="quoted">{text.title.replace(/\? From [^]*$/, "?")}</h2>
       <p class="muted">From <code class="quoted">{plugin.path}</code>. {isAgain ? "It has not run since it changed." : "Nothing of it has run."}</p>
       <div><b>It could</b><ul>{text.could.map((line, index) => <li key={index}><Told>{line}</Told></li>)}</ul></div>
@@ -142,9 +147,9 @@ function Approval({ plugin, changes, reload, tell }: { plugin: Plugin; changes: 
       </details>
       {action.error ? <ErrorBox error={action.error}>{action.error.code === "conflict" ? <button type="button" class="small" onClick={() => { action.clear(); void reload(); }}>Show it as it is now</button> : null}</ErrorBox> : null}
       <div class="row actions">
-        <button class="primary" disabled={action.isBusy} onClick={() => void approve()}>{action.isBusy ? "Approving…" : isAgain ? "Approve again" : isFewer ? `Approve with ${count(chosen.size, "permission")}` : "Approve"}</button>
+        <button class="primary" aria-disabled={isOff} onClick={() => void approve()}>{action.isBusy ? "Approving…" : isAgain ? "Approve again" : isFewer ? `Approve with ${count(chosen.size, "permission")}` : "Approve"}</button>
         {rows.length ? <button type="button" disabled={action.isBusy} onClick={() => fewer(!isFewer)}>{isFewer ? "Approve with all it asks for…" : "Approve with fewer permissions…"}</button> : null}
-        <button type="button" disabled={action.isBusy} onClick={() => void refuse()}>{isAgain ? "Keep it off" : "Don't approve"}</button>
+        <button type="button" aria-disabled={isOff} onClick={() => void refuse()}>{isAgain ? "Keep it off" : "Don't approve"}</button>
       </div>
     </section>
   );

@@ -60,8 +60,8 @@ export function InstallDialog({ close, done }: { close: () => void; done: (plugi
       </form>
       {wishes.value?.items.length ? (
         <section class="stack tight"><h3>Agents asked for these</h3>
-          <ul class="plain-list">{wishes.value.items.map((wish, index) => (
-            <li key={index} class="card"><code class="quoted">{wish.shown || wish.location}</code>
+          <ul class="plain-list">{wishes.value.items.map((wish) => (
+            <li key={`${wish.location} ${wish.ref} ${wish.subdir}`} class="card"><code class="quoted">{wish.shown || wish.location}</code>
               <div class="row"><button type="button" class="small" disabled={isBusy} onClick={() => void start(wish.location, wish.ref, wish.subdir)}>Install</button>
                 <button type="button" class="small" onClick={() => void action.run(async () => { await post("/installs/requests/decline", { location: wish.location, ref: wish.ref, subdir: wish.subdir }); wishes.again(); })}>Decline</button></div></li>
           ))}</ul></section>
