@@ -384,7 +384,7 @@ import json, os
 folder = "/tmp/bundle"
 os.makedirs(folder, exist_ok=True)
 open(os.path.join(folder, "page.html"), "w").write("<script>alert(1)</script>")
-open(os.path.join(folder, 'a"b\\r\\nX: y ünï.svg'), "w").write("<svg onload=alert(1)/>")
+open(os.path.join(folder, 'a"b\\r\\nX: y ünï\\u202e.svg'), "w").write("<svg onload=alert(1)/>")
 os.symlink("/etc/passwd", os.path.join(folder, "passwd"))
 print(json.dumps("written"))
 """
@@ -404,6 +404,7 @@ def test_a_file_of_a_tool_is_saved_and_never_shown(root):
             assert said.headers["x-content-type-options"] == "nosniff"
             assert said.headers["cache-control"] == "no-store"
             assert SAVED.fullmatch(said.headers["content-disposition"]), said.headers
+            assert "%E2%80%AE" not in said.headers["content-disposition"]
             assert b"alert(1)" in said.body
             assert b"root:" not in said.body
         stranger = Console(page.address, {"sec-fetch-site": "same-origin"})

@@ -17,6 +17,7 @@ from anyplug.frontends.console.api_request import ApiRequest
 from anyplug.frontends.console.console_app import Answer
 from anyplug.frontends.console.endpoints import ROOT, Endpoint
 from anyplug.home import untrusted_files
+from anyplug.model.untrusted_text import for_people
 
 LARGEST: Final = 64 << 20  # bytes
 MOST_KNOWN: Final = 1_000  # downloads; the oldest is forgotten
@@ -50,7 +51,7 @@ async def download(request: ApiRequest) -> Answer:
     if not path:
         raise NothingHere("there is no such file, or it was written too long ago", "call the tool again")
     plain = _UNSAFE.sub("_", os.path.basename(name))[:100] or "file"
-    whole = urllib.parse.quote(os.path.basename(name)[:200], safe="", errors="replace")
+    whole = urllib.parse.quote(for_people(os.path.basename(name), 200), safe="", errors="replace")
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{whole}"
     headers = (
         (b"content-type", PLAIN),
