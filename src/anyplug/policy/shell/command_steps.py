@@ -320,6 +320,7 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
 
 def _told_by(line: Line) -> Iterator[str]:
     aliases = [step for step in line.steps if step.program == "alias"]
+    yield from told_texts.of_settings([step.words for step in line.steps], [step.folder for step in line.steps])
     is_evaluating = bool(_EVALUATED.search(line.text))  # arithmetic and `@P` run what is in the value of a variable
     for step in line.steps:
         reading_time.check()

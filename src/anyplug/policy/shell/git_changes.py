@@ -12,6 +12,7 @@ from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step, may_write
 from anyplug.policy.shell.found_files import LISTS_FILES
+from anyplug.policy.shell.git_settings import git_command
 from anyplug.policy.shell.guarded_places import MOST_FILES, Guarded, is_found, is_named, names_in
 
 UPDATING_GIT: Final = frozenset(  # put other files into the folder
@@ -27,14 +28,6 @@ PATCHING_GIT: Final = frozenset(  # print a patch
 _MAGIC: Final = late(r"^:(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
 _GIT_PLACE: Final = late(r"(?:GIT_(DIR|WORK_TREE)|(?:--|core\.)(git-dir|work-?tree))(?:=([\s\S]*))?", re.IGNORECASE)
 _TRYING: Final = frozenset({"--check", "--stat", "--numstat", "--summary", "--cached", "--dry-run"})  # change no files
-
-
-def git_command(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return git's command and what follows it."""
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
-    return (words[at], list(words[at + 1 :])) if at < len(words) else ("", [])
 
 
 def removed(step: Step, guarded: Guarded) -> list[str]:  # noqa: C901 - one branch for each command

@@ -23,7 +23,8 @@ from anyplug.policy.shell.command_steps import (
     may_write,
 )
 from anyplug.policy.shell.found_files import LISTING, LISTS_FILES, SEARCHING, looks_elsewhere, started
-from anyplug.policy.shell.git_changes import brought, git_command, listed, patched, removed
+from anyplug.policy.shell.git_changes import brought, listed, patched, removed
+from anyplug.policy.shell.git_settings import git_command
 from anyplug.policy.shell.guarded_places import Guarded, has_name, is_found, reaches
 from anyplug.policy.shell.reading_commands import READERS, feeds_reader, find_changes, only_reads
 from anyplug.policy.shell.syntax import UNKNOWN
