@@ -35,6 +35,7 @@ def _project():
     os.symlink(".cupcake/rulebook.yml", "rules.yml")
     plugin_folders.write(".opencode/plugin/anyplug-policy.js", "")
     plugin_folders.write(".claude/settings.json", '{"hooks": {}}')
+    plugin_folders.write(".cupcake/notes/a.rego", "# npm")
     os.mkdir("build")
 
 
@@ -299,7 +300,7 @@ READS = [
     "cd build && rm -rf *",
     "git clean -n",
     "git clean -fdx build",
-    "git clean -fdx -e .cupcake",
+    "git clean -fdx -e .cupcake -e .claude -e .opencode",
     "git stash",
     "git stash pop",
     "git checkout main",

@@ -220,16 +220,20 @@ def _values(key: str, known: Sequence[Setting]) -> Iterator[str]:
 
 def repository(folder: str) -> str:
     """Return the folder of the repository that a folder belongs to: where its settings and hooks are; empty if none."""
-    above = folder
-    while not os.path.lexists(os.path.join(above, ".git")):
-        if above == os.path.dirname(above):
-            return ""
-        above = os.path.dirname(above)
-    place = os.path.join(above, ".git")
-    if not os.path.isdir(place):
-        place = resolved(_text(place).removeprefix("gitdir:").strip(), above)
-    common = _text(os.path.join(place, "commondir")).strip()
+    _, place = work_tree(folder)
+    common = _text(os.path.join(place, "commondir")).strip() if place else ""
     return resolved(common, place) if common else place
+
+
+def work_tree(folder: str) -> tuple[str, str]:
+    """Return the top of the work tree that a folder belongs to, and where its index is; empty if there is none."""
+    top = folder
+    while not os.path.lexists(os.path.join(top, ".git")):
+        if top == os.path.dirname(top):
+            return "", ""
+        top = os.path.dirname(top)
+    place = os.path.join(top, ".git")
+    return top, place if os.path.isdir(place) else resolved(_text(place).removeprefix("gitdir:").strip(), top)
 
 
 def files(folder: str) -> list[str]:

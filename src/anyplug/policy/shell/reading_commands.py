@@ -49,7 +49,7 @@ def only_reads(step: Step, guarded: Guarded) -> bool:
         return not any(map(_AWK_CHANGING.search, words[1:]))
     if name == "uniq":  # of two files the second one is written
         return sum(not word.startswith(("-", "+")) for word in words[1:]) <= 1
-    if name == "git" and removed(step, guarded) == [] and git_command(words)[0] in {"clean", "stash"}:
+    if name == "git" and removed(step, guarded) == [] and git_command(words)[0] in {"clean", "stash", "restore"}:
         return True
     if any(_changes(name, word) for word in words[1:]):
         writes = any(word.startswith(("-fprint", "-fls")) for word in words)
@@ -74,16 +74,17 @@ def find_changes(step: Step) -> bool:
         return False
     if "-delete" in words:
         return True
-    return any(word in RUNNING and not _is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
+    return any(word in RUNNING and not is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
 
 
-def _is_reader(words: Sequence[str]) -> bool:
+def is_reader(words: Sequence[str]) -> bool:
+    """Return whether a program, given as its words, only reads."""
     return bool(words) and words[0].rpartition("/")[2] in READERS - {"find"}
 
 
 def feeds_reader(step: Step) -> bool:
     """Return whether a command such as `xargs` runs a program that only reads."""
-    return any(_is_reader([word]) for word in step.words[1:]) and not any(
+    return any(is_reader([word]) for word in step.words[1:]) and not any(
         word.rpartition("/")[2] in REMOVERS | syntax.SHELLS for word in step.words[1:]
     )
 

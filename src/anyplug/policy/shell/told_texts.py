@@ -213,6 +213,9 @@ def _awk(program: str, folder: str) -> Iterator[str]:
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     """Yield the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
+    program, walked = program_texts.walks(program)
+    for place, pattern in walked if _REMOVING.search(program) else ():
+        yield f"find {shlex.quote(place)} -name {shlex.quote(pattern)} -exec rm -r {{}} +"
     for texts in program_texts.readings(program):
         yield from (text for text in texts if " " in text)
         if len(texts) > 1:
