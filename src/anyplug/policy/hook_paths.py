@@ -12,9 +12,9 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.listed_paths import ListedPaths
 from anyplug.policy.paths import is_within, resolved
-from anyplug.policy.shell import git_settings, word_patterns
+from anyplug.policy.shell import git_configuration, word_patterns
 from anyplug.policy.shell.command_steps import Line, Step
-from anyplug.policy.shell.git_settings import COMMANDS, Setting, git_command, gits
+from anyplug.policy.shell.git_configuration import COMMANDS, Setting, git_command, gits
 
 HOOKS: Final = "hooks"  # the folder of a repository
 NAMES: Final = (
@@ -51,13 +51,13 @@ class HookPaths(ListedPaths):
     names = NAMES
 
     def __init__(self, cwd: str) -> None:
-        inside = git_settings.repository(cwd)
-        files = [path for path in git_settings.files(cwd) if not (inside and is_within(path, inside))]
-        named = [os.path.join(".git", name) for name in (HOOKS, *git_settings.SCOPES)]
+        inside = git_configuration.repository(cwd)
+        files = [path for path in git_configuration.files(cwd) if not (inside and is_within(path, inside))]
+        named = [os.path.join(".git", name) for name in (HOOKS, *git_configuration.SCOPES)]
         super().__init__([*named, *files], cwd)
         roots = {inside, *(os.path.join(root, ".git") for root in self._roots)} - {""}
         self._named = [os.path.join(root, HOOKS) for root in roots]
-        settings = (os.path.join(root, name) for root in roots for name in git_settings.SCOPES)
+        settings = (os.path.join(root, name) for root in roots for name in git_configuration.SCOPES)
         self._named += [path for path in (*settings, *files) if os.path.lexists(path)]
         self._foreign = ""  # what gives git other settings or hooks, in any part of the command
         self._runs_hooks = False
@@ -85,13 +85,13 @@ class HookPaths(ListedPaths):
     def also_changed(self, line: Line, _folder: str) -> Iterator[str]:
         """Name settings that switch hooks off, or whose effect cannot be read."""
         lines = [step.words for step in line.steps]
-        yield from (one.key for one in git_settings.settings(lines) if not one.lasts and _switches(one))
+        yield from (one.key for one in git_configuration.settings(lines) if not one.lasts and _switches(one))
         for step in line.steps:
             for git in gits(step.words):
                 self._runs_hooks |= git_command(git)[0] not in COMMANDS or not RUNNING.isdisjoint(git)
-                may_commit = git_settings.may_run("commit", git, lines, step.folder)
+                may_commit = git_configuration.may_run("commit", git, lines, step.folder)
                 self.passed += [" ".join(git)] if _passes_over(git, may_commit=may_commit) else []
-                kept = [one for one in git_settings.settings([git]) if one.lasts]
+                kept = [one for one in git_configuration.settings([git]) if one.lasts]
                 yield from (
                     one.key for one in kept if _switches(one) and not (one.is_about(PLACE) and _adds(git, one, step))
                 )
@@ -116,10 +116,10 @@ def _adds(git: Sequence[str], one: Setting, step: Step) -> bool:
     folder = step.where(above)
     if options or not one.value or not one.is_known or word_patterns.is_unknown(folder):
         return False
-    inside = git_settings.repository(folder)
+    inside = git_configuration.repository(folder)
     top = os.path.dirname(inside) if inside else folder
     place = resolved(os.path.expanduser(one.value), top)
-    known = [each.value or "" for each in git_settings.stored(folder) if each.is_about(PLACE)]
+    known = [each.value or "" for each in git_configuration.stored(folder) if each.is_about(PLACE)]
     if known:
         return all(resolved(os.path.expanduser(value), top) == place for value in known)
     hooks = os.path.join(inside, HOOKS)
@@ -144,7 +144,7 @@ def _foreign(words: Sequence[str]) -> Iterator[str]:
         following = "".join(words[at + 1 : at + 2])
         if word in {"-u", "--unset", "unset"} and following in {"HOME", "XDG_CONFIG_HOME"}:
             yield f"{word} {following}"
-        if name not in FOREIGN or not (equals or name in git_settings.VALUED):
+        if name not in FOREIGN or not (equals or name in git_configuration.VALUED):
             continue
         kind, given = FOREIGN[name], value if equals else following
         if _REPOSITORY.search(given) is None if kind == REPOSITORY else re.match(kind, given):

@@ -25,7 +25,7 @@ from anyplug.policy.paths import FOLDER, environment_places, is_within, program_
 from anyplug.policy.shell import program_texts, reading_time, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Line, Step
 from anyplug.policy.shell.found_files import SEARCHING
-from anyplug.policy.shell.git_settings import git_command
+from anyplug.policy.shell.git_configuration import git_command
 from anyplug.policy.shell.guarded_places import Change, Guarded, lies_in
 from anyplug.policy.shell.reading_commands import READERS, READING_GIT
 from anyplug.policy.shell.syntax import UNKNOWN

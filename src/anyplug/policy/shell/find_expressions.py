@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import word_patterns
+from anyplug.policy.shell import reading_time, word_patterns
 
 ALONE: Final = frozenset(  # tests and options without an argument
     {
@@ -22,7 +22,7 @@ ALONE: Final = frozenset(  # tests and options without an argument
 WITH_ARGUMENT: Final = frozenset(
     {
         "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-type", "-xtype",
-        "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-newer", "-anewer", "-cnewer", "-newermt",
+        "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-newer", "-newermt",
         "-newerct", "-perm", "-user", "-group", "-uid", "-gid", "-links", "-inum", "-samefile", "-fstype", "-lname",
         "-ilname", "-used", "-context", "-maxdepth", "-mindepth", "-regextype",
     }
@@ -209,7 +209,11 @@ def _is_empty(path: str) -> tuple[bool, bool]:
 
 def is_hollow(folder: str) -> bool:
     """Return whether there is nothing but folders in a folder."""
-    return not any(names for _, _, names in os.walk(folder))
+    for _, _, names in os.walk(folder):
+        reading_time.check()
+        if names:
+            return False
+    return True
 
 
 def folders_above(found: Found, start: str) -> Iterator[Found]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from anyplug.model import foreign_patterns
 from anyplug.model.late_patterns import late
-from anyplug.policy.paths import expanded, is_within, resolved
+from anyplug.policy.paths import expanded, is_within
 from anyplug.policy.shell import find_expressions, reading_time, word_patterns
 from anyplug.policy.shell.command_steps import Step
 from anyplug.policy.shell.find_expressions import Expression, Found
@@ -30,6 +30,7 @@ FLAGS: Final = frozenset(  # options that leave it to the pattern which files ar
 GIVING: Final = frozenset({"--regexp", "--include", "--exclude", "--exclude-dir", "--glob"})  # with a value
 _HIDDEN: Final = late(r"(?:^| )(?:-[A-Za-z]*[Hu.]|--hidden|--unrestricted|--no-ignore)")
 _ALL: Final = late(r"-[A-Za-z0-9]*[aAfd]|--a.*|--d.*")  # of `ls`: hidden names, or what is named itself
+_WITH_VALUE: Final = late(r"-[A-Za-z0-9]*[ITw]|--[a-z-]+")  # of `ls`: options whose value may be the next word
 _INVERTING: Final = late(r"[vLfzc]")
 LISTS_FILES: Final = late(r"(?:^| )(?:-[A-Za-z]*[lL]|--files)")
 
@@ -83,7 +84,7 @@ def found_by_find(
         expression = None
     found = []
     for word in named:
-        start = resolved(expanded(word, step.folder), step.folder)
+        start = step.where(word)
         begins = expanded(word, step.folder)
         for path, inner in guarded_below(guarded, start, has_dots=has_dots):
             depth = len(inner.split(os.sep)) if inner else 0
@@ -137,7 +138,8 @@ def started(step: Step) -> list[str]:
         words = [word for word in step.words[1:ends] if not word.startswith("-")][1:]
     else:
         words = [word for word in step.words[1:] if not word.startswith("-")]
-    return [resolved(expanded(word, step.folder), step.folder) for word in words or ["."]]
+        words += ["."] if words and any(map(_WITH_VALUE.fullmatch, step.words[1:])) else []
+    return [step.where(word) for word in words or ["."]]
 
 
 def searched(name: str, words: Sequence[str]) -> Search | None:  # noqa: C901 - one branch for each kind of option

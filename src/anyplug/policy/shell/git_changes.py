@@ -11,8 +11,8 @@ from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step
+from anyplug.policy.shell.git_configuration import git_command
 from anyplug.policy.shell.git_lists import MAGIC, in_folder, may_be_untracked, parted, tops
-from anyplug.policy.shell.git_settings import git_command
 from anyplug.policy.shell.guarded_places import MOST_FILES, Change, Guarded, reaches
 
 UPDATING_GIT: Final = frozenset(  # put other files into the folder

@@ -8,10 +8,10 @@ from typing import Final
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import find_expressions, found_files, git_settings, syntax, word_patterns
+from anyplug.policy.shell import find_expressions, found_files, git_configuration, syntax, word_patterns
 from anyplug.policy.shell.command_steps import Step, may_write
 from anyplug.policy.shell.found_files import LISTS_FILES
-from anyplug.policy.shell.git_settings import git_command, gits
+from anyplug.policy.shell.git_configuration import git_command, gits
 from anyplug.policy.shell.guarded_places import Change, Guarded
 from anyplug.policy.shell.syntax import UNKNOWN
 
@@ -54,7 +54,7 @@ def listed(step: Step, steps: Sequence[Step], guarded: Guarded) -> list[str]:
         return []
     folder = in_folder(step)
     is_above = any(".." in word or word[:1] in {"/", ":", UNKNOWN} for word in parted(rest, folder)[0])
-    start = (git_settings.work_tree(folder)[0] or os.sep) if is_above else folder
+    start = (git_configuration.work_tree(folder)[0] or os.sep) if is_above else folder
     if command == "grep":
         found = _grepped(rest, guarded, start, folder) if LISTS_FILES.search(" ".join(rest)) else ""
     elif command == "ls-files":
@@ -132,7 +132,7 @@ def _index(step: Step, steps: Sequence[Step], folder: str) -> tuple[str, bytes] 
     """Return the top of the work tree and its index; None if it is not known what git lists."""
     others = [git_command(git)[0] for one in steps for git in gits(one.words)]
     elsewhere = any(_ELSEWHERE.fullmatch(word) for one in steps for word in one.words)
-    top, place = git_settings.work_tree(folder)
+    top, place = git_configuration.work_tree(folder)
     known = {*LOOKING, git_command(step.words)[0]} - INDEXING
     if elsewhere or not place or not known.issuperset(others) or word_patterns.is_unknown(step.folder):
         return None

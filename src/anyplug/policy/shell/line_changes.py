@@ -33,8 +33,8 @@ from anyplug.policy.shell.found_files import (
     started,
 )
 from anyplug.policy.shell.git_changes import brought, patched, removed
+from anyplug.policy.shell.git_configuration import git_command
 from anyplug.policy.shell.git_lists import listed, tops
-from anyplug.policy.shell.git_settings import git_command
 from anyplug.policy.shell.guarded_places import Change, Guarded, has_name, reaches
 from anyplug.policy.shell.reading_commands import READERS, feeds_reader, find_changes, is_reader, only_reads
 from anyplug.policy.shell.syntax import UNKNOWN

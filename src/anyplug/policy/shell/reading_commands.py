@@ -7,7 +7,7 @@ from anyplug.model.late_patterns import late
 from anyplug.policy.shell import sed_scripts, syntax
 from anyplug.policy.shell.command_steps import ASSIGNMENT, REMOVERS, RUNNING, Step
 from anyplug.policy.shell.git_changes import removed
-from anyplug.policy.shell.git_settings import git_command
+from anyplug.policy.shell.git_configuration import git_command
 from anyplug.policy.shell.guarded_places import Guarded
 
 READERS: Final = frozenset(

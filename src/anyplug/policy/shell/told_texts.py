@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import git_settings, program_texts, sed_scripts
+from anyplug.policy.shell import git_configuration, program_texts, sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
@@ -77,9 +77,9 @@ def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[s
 
 def of_settings(lines: Sequence[Sequence[str]], folders: Sequence[str]) -> Iterator[str]:
     """Yield what git's settings and aliases make the git commands of a line run, each of them in its folder."""
-    for one in git_settings.settings(lines):
+    for one in git_configuration.settings(lines):
         yield from _setting(one.key, one.value or "")
-    yield from git_settings.aliased(lines, folders)
+    yield from git_configuration.aliased(lines, folders)
 
 
 def is_language(name: str) -> bool:
