@@ -145,6 +145,11 @@ SWITCHING = [
     "GIT_DIR=src/g git commit -m x",
     "git --git-dir src/g --work-tree . commit -m x",
     "git kept -m x",
+    "git worktree add ../w && cd ../w && git config core.hooksPath src",
+    "cd src && git config core.hooksPath .",
+    "ln -s .git g; echo x >> g/config",
+    "xargs git config core.hooksPath <<< src",
+    "python3 -c \"import os; r(['git', 'commit'], env={'GIT_CONFIG_PARAMETERS': x})\"",
 ]
 SETTING = [
     "git config user.name x",

@@ -117,6 +117,8 @@ def _adds(git: Sequence[str], one: Setting, step: Step) -> bool:
     if options or not one.value or not one.is_known or word_patterns.is_unknown(folder):
         return False
     inside = git_configuration.repository(folder)
+    if not inside and not os.path.isdir(folder):  # the same line makes it, perhaps as a work tree
+        return False
     top = os.path.dirname(inside) if inside else folder
     place = resolved(os.path.expanduser(one.value), top)
     known = [each.value or "" for each in git_configuration.stored(folder) if each.is_about(PLACE)]

@@ -191,6 +191,7 @@ READ = {  # files that a text in another language reads, or writes
     "git config --file x alias.ci 'commit -n'": "git commit -n",
     "git config alias.a 'b c'; git config alias.b '!npm'; git a publish": "npm c publish",
     "git -c alias.x='!npm' x publish": "npm publish",
+    "git config alias.x '!f() { npm $1; }; f'; git x publish": "f() { npm $1; }; f publish",
     "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='!npm' git x publish": "npm publish",
     "GIT_CONFIG_PARAMETERS=\"'alias.x=!npm'\" git x publish": "npm publish",
     "X='!npm' git --config-env=alias.x=X x publish": "npm publish",

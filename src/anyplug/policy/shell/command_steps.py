@@ -329,7 +329,9 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
 
 def _told_by(line: Line) -> Iterator[str]:
     aliases = [step for step in line.steps if step.program == "alias"]
-    yield from told_texts.of_settings([step.words for step in line.steps], [step.folder for step in line.steps])
+    quoted = [step for step in line.steps if any("$" in word for word in step.given)]  # an alias has a `$` of its own
+    lines = [*(step.words for step in line.steps), *(step.given for step in quoted)]
+    yield from told_texts.of_settings(lines, [step.folder for step in (*line.steps, *quoted)])
     is_evaluating = bool(_EVALUATED.search(line.text))  # arithmetic and `@P` run what is in the value of a variable
     for step in line.steps:
         reading_time.check()

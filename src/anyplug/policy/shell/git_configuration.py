@@ -40,6 +40,7 @@ CONFIG_VALUED: Final = ("--file", "--blob", "--type", "--default", "--comment", 
 CONFIG_READING: Final = ("--get", "--list", "--name-only", "--show-")
 CONFIG_COMMANDS: Final = frozenset({"get", "set", "list", "unset", "edit", "rename-section", "remove-section"})
 SETTING_VARIABLES: Final = frozenset({"read", "mapfile", "readarray", "printf", "for", "select"})  # without an `=`
+SHOWING: Final = frozenset({"grep", "log", "show", "diff"})  # of git
 LARGEST: Final = 1 << 18  # bytes of a file with settings
 MOST_FILES: Final = 32  # that include each other
 MOST_ALIASES: Final = 8  # that stand for each other
@@ -105,7 +106,7 @@ def _of_variables(lines: Sequence[Sequence[str]]) -> Iterator[Setting]:
     for words in lines:
         for word in words:
             found = _VARIABLE.fullmatch(word)
-            if found is None or (found[4] is None and words[0] not in SETTING_VARIABLES):
+            if found is None or (found[4] is None and not _sets_variables(words)):
                 continue
             text = UNKNOWN if found[4] is None else found[4]
             if found[3]:
@@ -113,6 +114,11 @@ def _of_variables(lines: Sequence[Sequence[str]]) -> Iterator[Setting]:
             else:
                 (keys if found[1] == "KEY" else values)[found[2]] = text
     yield from (Setting(key, values.get(number, UNKNOWN), lasts=False) for number, key in keys.items())
+
+
+def _sets_variables(words: Sequence[str]) -> bool:
+    """Return whether a command may give a value to a variable that it only names; a language's strings are one."""
+    return words[0] in SETTING_VARIABLES or any(git_command(git)[0] not in SHOWING for git in gits(words))
 
 
 def _of_parameters(text: str) -> Iterator[Setting]:
