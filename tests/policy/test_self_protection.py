@@ -522,17 +522,9 @@ def _tracked():
 
 @pytest.mark.claim("agents-cannot-say-it")
 @pytest.mark.usefixtures("_tracked")
-@each_row("command", LISTED)
-async def test_what_git_lists_is_compared_with_its_index(command):
-    made = await answer(bash(command))
-    assert made["decision"] == "deny"
-    assert "may not change" in made["reason"]
-
-
-@pytest.mark.usefixtures("_tracked")
-@each_row("command", NOT_LISTED)
-async def test_what_git_does_not_list_is_left_alone(command):
-    assert await verdict(bash(command)) == "allow"
+@each_row(("command", "word"), [*((each, "deny") for each in LISTED), *((each, "allow") for each in NOT_LISTED)])
+async def test_what_git_lists_is_compared_with_its_index(command, word):
+    assert await verdict(bash(command)) == word
 
 
 @pytest.fixture
