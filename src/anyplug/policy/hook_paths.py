@@ -12,7 +12,7 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.listed_paths import ListedPaths
 from anyplug.policy.paths import is_within, resolved
-from anyplug.policy.shell import git_configuration, word_patterns
+from anyplug.policy.shell import git_configuration, reading_time, word_patterns
 from anyplug.policy.shell.command_steps import Line, Step
 from anyplug.policy.shell.git_configuration import COMMANDS, Setting, git_command, gits
 
@@ -85,11 +85,13 @@ class HookPaths(ListedPaths):
     def also_changed(self, line: Line, _folder: str) -> Iterator[str]:
         """Name settings that switch hooks off, or whose effect cannot be read."""
         lines = [step.words for step in line.steps]
-        yield from (one.key for one in git_configuration.settings(lines) if not one.lasts and _switches(one))
+        told = list(git_configuration.settings(lines))
+        yield from (one.key for one in told if not one.lasts and _switches(one))
         for step in line.steps:
+            reading_time.check()
             for git in gits(step.words):
                 self._runs_hooks |= git_command(git)[0] not in COMMANDS or not RUNNING.isdisjoint(git)
-                may_commit = git_configuration.may_run("commit", git, lines, step.folder)
+                may_commit = git_configuration.may_run("commit", git, told, step.folder)
                 self.passed += [" ".join(git)] if _passes_over(git, may_commit=may_commit) else []
                 kept = [one for one in git_configuration.settings([git]) if one.lasts]
                 yield from (

@@ -41,6 +41,7 @@ RUNNING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 NAMING: Final = frozenset({"-name", "-iname"})
 PATHS: Final = frozenset({"-path", "-ipath", "-wholename", "-iwholename"})
 KINDS: Final = {"f": stat.S_ISREG, "d": stat.S_ISDIR, "l": stat.S_ISLNK}
+MOST_WORDS: Final = 400  # each may be one level deeper; nobody writes more by hand
 DEEPEST: Final = 32  # parentheses in parentheses
 BOTH: Final = (True, True)
 Node = tuple[Any, ...]  # what kind of part it is, and its parts
@@ -61,6 +62,8 @@ class Expression:
 
     def __init__(self, words: Sequence[str], runs: Callable[[Sequence[str]], bool]) -> None:
         """Read the words after the places; `runs` tells which programs after `-exec` count."""
+        if len(words) > MOST_WORDS:
+            raise ValueError(words[0])
         self._words = [*words]
         self._at = 0
         self._runs = runs

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, resolved
+from anyplug.policy.shell import reading_time
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 
 VALUED: Final = frozenset(  # git's own options, before its command, whose value is the next word
@@ -93,6 +94,7 @@ def settings(lines: Sequence[Sequence[str]]) -> Iterator[Setting]:
     yield from _of_variables(lines)
     assigned = dict(word.partition("=")[::2] for words in lines for word in words if "=" in word)
     for words in lines:
+        reading_time.check()
         for git in gits(words):
             yield from _of_options(git, assigned)
             command, rest = git_command(git)
@@ -190,6 +192,7 @@ def aliased(lines: Sequence[Sequence[str]], folders: Sequence[str]) -> Iterator[
     for words, folder in zip(lines, folders, strict=True):
         for git in gits(words):
             command, rest = git_command(git)
+            reading_time.check()
             if not command or command in COMMANDS:
                 continue
             told = list(settings(lines)) if told is None else told
@@ -197,12 +200,12 @@ def aliased(lines: Sequence[Sequence[str]], folders: Sequence[str]) -> Iterator[
                 yield from _standing_for(value, rest, [*told, *stored(folder)])
 
 
-def may_run(name: str, git: Sequence[str], lines: Sequence[Sequence[str]], folder: str) -> bool:
+def may_run(name: str, git: Sequence[str], told: Sequence[Setting], folder: str) -> bool:
     """Return whether a git command may be an alias of another one: not if all that it stands for is known."""
     command, _ = git_command(git)
     if command in COMMANDS:
         return command == name
-    values = list(_values(f"alias.{command}", [*settings(lines), *stored(folder)]))
+    values = list(_values(f"alias.{command}", [*told, *stored(folder)]))
     return not values or any(value.startswith("!") or value.split()[:1] == [name] for value in values)
 
 
