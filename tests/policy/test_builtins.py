@@ -107,6 +107,98 @@ async def test_git_hooks_are_not_passed_over(command, word):
     assert await decided(bash(command)) == word
 
 
+SWITCHING = [
+    "git config --file .git/config alias.c 'commit -n'",
+    "git config -f.git/config alias.c 'commit -n'",
+    "git config --fil=x --add alias.c 'commit -n'",
+    'git config alias.c "$(cat x)"',
+    'git config "$key" src',
+    "git config core.hooksPath src",
+    "git config CORE.HOOKSPATH .",
+    "git config --worktree core.hooksPath src",
+    "git -C ~ config --global core.hooksPath src",
+    "git config core.hooksPath ''",
+    "git config --rename-section x core",
+    "git config -e",
+    "git config edit",
+    "git config hook.x.enabled false",
+    "git clone -c core.hooksPath=x y",
+    "printf '[alias]\nc=commit -n\n' >> .git/config",
+    "printf '[core]\nhook%s=x\n' sPath > .git/config.worktree",
+    "echo x >> ~/.gitconfig",
+    "cp x ~/.config/git/config",
+    "echo x > /etc/gitconfig",
+    "echo x > included",
+    "cd .git && tee -a config < x",
+    "git show HEAD:x > .git/hooks/pre-commit",
+    "git diff --output=.git/config",
+    "python3 -c \"open('.git/config', 'a').write('x')\"",
+    "GIT_CONFIG_PARAMETERS=\"'alias.c=commit -n'\" git c -m x",
+    "GIT_CONFIG_PARAMETERS=\"'core.hooksPath'='x'\" git commit -m x",
+    "read GIT_CONFIG_PARAMETERS < x; export GIT_CONFIG_PARAMETERS; git commit -m x",
+    "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.c GIT_CONFIG_VALUE_0='commit -n' git c -m x",
+    "export GIT_CONFIG_KEY_0=alias.c; export GIT_CONFIG_VALUE_0='commit -n'; git c -m x",
+    "X='commit -n' git --config-env=alias.c=X c -m x",
+    "git --config-env alias.c=X c -m x",
+    "GIT_CONFIG_NOSYSTEM=1 git commit -m x",
+    "env -u HOME git commit -m x",
+    "GIT_DIR=src/g git commit -m x",
+    "git --git-dir src/g --work-tree . commit -m x",
+    "git kept -m x",
+    "git worktree add ../w && cd ../w && git config core.hooksPath src",
+    "cd src && git config core.hooksPath .",
+    "ln -s .git g; echo x >> g/config",
+    "xargs git config core.hooksPath <<< src",
+    "python3 -c \"import os; r(['git', 'commit'], env={'GIT_CONFIG_PARAMETERS': x})\"",
+]
+SETTING = [
+    "git config user.name x",
+    "git config --global alias.lg 'log --oneline'",
+    "git config --unset user.name",
+    "git config -l",
+    "git config --get core.hooksPath",
+    "git config core.hooksPath",
+    "git -c core.pager=cat log",
+    "git config branch.$b.remote origin",
+    "GIT_CONFIG_GLOBAL=/dev/null git log",
+    "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=x git commit -m x",
+    "git --git-dir=.git --work-tree=. commit -m x",
+    "grep url .git/config",
+    "git clone https://localhost/y && rm -rf y/.git",
+    "git seen -n 5",
+]
+
+
+@pytest.fixture
+def _repository():
+    plugin_folders.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n", 0o755)
+    settings = '[include]\n\tpath = ../included # more\n[alias]\n\tkept = "commit" -n\n\tseen = log\n'
+    plugin_folders.write(".git/config", settings)
+    plugin_folders.write("src/a.py", "")
+
+
+@pytest.mark.usefixtures("_repository")
+@each_row("command", SWITCHING)
+async def test_settings_of_git_that_switch_hooks_off_or_may_are_refused(command):
+    enabled(git_block_no_verify={})
+    assert await decided(bash(command)) == "deny"
+
+
+@pytest.mark.usefixtures("_repository")
+@each_row("command", SETTING)
+async def test_other_settings_of_git_are_not(command):
+    enabled(git_block_no_verify={})
+    assert await decided(bash(command)) == "allow"
+
+
+@pytest.mark.usefixtures("_repository")
+async def test_a_tool_that_writes_files_does_not_write_hooks_nor_what_says_where_they_are():
+    enabled(git_block_no_verify={})
+    for place in (".git/hooks/pre-commit", ".git/config", "~/.gitconfig"):
+        assert await decided(event("write", filePath=place, content="")) == "deny"
+    assert await decided(event("write", filePath="src/a.py", content="")) == "allow"
+
+
 async def test_the_message_and_the_exceptions_of_git_hooks_count():
     enabled(git_block_no_verify={"message": "run them", "exceptions": ["git commit --no-verify -m wip"]})
     assert (await answer(bash("git push --no-verify")))["reason"] == "run them"

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import struct
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -35,6 +36,7 @@ def _project():
     os.symlink(".cupcake/rulebook.yml", "rules.yml")
     plugin_folders.write(".opencode/plugin/anyplug-policy.js", "")
     plugin_folders.write(".claude/settings.json", '{"hooks": {}}')
+    plugin_folders.write(".cupcake/notes/a.rego", "# npm")
     os.mkdir("build")
 
 
@@ -299,7 +301,7 @@ READS = [
     "cd build && rm -rf *",
     "git clean -n",
     "git clean -fdx build",
-    "git clean -fdx -e .cupcake",
+    "git clean -fdx -e .cupcake -e .claude -e .opencode",
     "git stash",
     "git stash pop",
     "git checkout main",
@@ -487,6 +489,69 @@ async def test_what_puts_other_files_in_the_place_of_policies_is_refused(command
 @each_row("command", NOT_UNPACKING)
 async def test_what_leaves_them_alone_or_cannot_be_known_is_not(command):
     assert await verdict(bash(command)) == "allow"
+
+
+LISTED = [  # by git, which knows .claude and .opencode, and not yet what is new in .cupcake
+    "git ls-files | xargs rm",
+    "git ls-files -- . ':!.opencode' | xargs rm",
+    "git ls-files '**/*.json' | xargs sed -i s/a/b/",
+    "git ls-files -o | xargs rm",
+    "git add -A && git ls-files .cupcake/notes | xargs rm",
+    "git clean -fd",
+    "git stash -u",
+    "git grep -l hooks | xargs sed -i s/a/b/",
+]
+NOT_LISTED = [
+    "git ls-files ':!.claude' ':!.opencode' ':!.cupcake/policies' | xargs rm",
+    "git ls-files -o src | xargs rm",
+    "git clean -fd -e .cupcake -e .claude -e .opencode",
+    "git clean -fd src",
+    "git stash -u -- src",
+    "git grep -l hooks -- src | xargs sed -i s/a/b/",
+    "git grep -l nothing | xargs sed -i s/a/b/",
+]
+
+
+@pytest.fixture
+def _tracked():
+    plugin_folders.write("src/a.py", "")
+    plugin_folders.write(".cupcake/policies/opencode/a.rego", "package cupcake.policies.opencode.a")
+    for words in (["init", "-q"], ["add", "src", ".claude", ".opencode", ".cupcake/policies"]):
+        subprocess.run(["git", *words], check=True)
+
+
+@pytest.mark.claim("agents-cannot-say-it")
+@pytest.mark.usefixtures("_tracked")
+@each_row(("command", "word"), [*((each, "deny") for each in LISTED), *((each, "allow") for each in NOT_LISTED)])
+async def test_what_git_lists_is_compared_with_its_index(command, word):
+    assert await verdict(bash(command)) == word
+
+
+@pytest.fixture
+def _all_tracked(_tracked):
+    subprocess.run(["git", "add", "-A"], check=True)
+
+
+@pytest.mark.usefixtures("_all_tracked")
+async def test_git_removes_nothing_that_it_tracks():
+    for command in ("git clean -fdx", "git stash -u"):
+        assert await verdict(bash(command)) == "allow"
+    assert await verdict(bash("git rm -rq --cached .claude; git clean -fdx")) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("command", "cure"),
+    [
+        ("find . -type f | xargs chmod 644", "-not -path './.cupcake*'"),
+        ("grep -rl hooks . | xargs sed -i s/a/b/", "--exclude-dir=.claude"),
+        ("git restore .", "git restore . ':!.claude'"),
+        ("git clean -fd", "-e .claude"),
+        ("chmod -R u+w .", "chmod -R u+w src"),
+    ],
+)
+async def test_a_refusal_says_what_to_leave_out(command, cure):
+    reason = (await answer(bash(command)))["reason"]
+    assert all(word in reason for word in cure.split())
 
 
 @pytest.mark.parametrize("key", ["cwd", "workdir"])

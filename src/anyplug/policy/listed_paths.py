@@ -9,7 +9,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 from typing import Final
 
 from anyplug.model import foreign_patterns
@@ -35,17 +34,6 @@ _CHANGING_TOOL: Final = late(
     r"|trash|fs|file|git",
     re.IGNORECASE,
 )
-HOOKS: Final = os.path.join(".git", "hooks")
-HOOK_NAMES: Final = (
-    "applypatch-msg", "commit-msg", "post-applypatch", "post-checkout", "post-commit", "post-merge", "post-rewrite",
-    "pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "prepare-commit-msg",
-    "reference-transaction",
-)  # fmt: skip
-MOST_BEFORE: Final = 4  # words before a program's name, such as `sudo`
-_ENABLING: Final = late(
-    r"[ugoa]*\+[rwxXst]+|0?[0-7]?[1357][0-7]{2}"
-)  # modes of `chmod` with which its owner runs a file
-_DISABLING: Final = late(r"[ugoa]*[-=]")
 _LETTER: Final = late(r"(?:^|=)-\w")  # an option, with its value behind it
 _PATH: Final = late(r"[\w.~*?/@+-]+")
 
@@ -152,30 +140,6 @@ class ListedPaths(Guarded):
             named += [paths.resolved(word, folder) for word in syntax.path_words(line.text)]
             for path in dict.fromkeys(path.rstrip("/*").casefold() or "/" for path in named):
                 yield from (path for place in self._absolute if is_within(place.casefold(), path))
-
-
-class HookPaths(ListedPaths):
-    """The hooks of the git repository around a folder, seen from the folder."""
-
-    names = HOOK_NAMES
-
-    def __init__(self, cwd: str) -> None:
-        super().__init__([HOOKS], cwd)
-        above = [cwd, *map(str, PurePath(cwd).parents)]
-        top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
-        self._named += [os.path.join(top, HOOKS)] if top else []
-
-    def ignores(self, step: Step) -> bool:
-        """Git's own commands leave hooks alone, and so does a change of owners, or one that lets files be run."""
-        names = [word.rpartition("/")[2] for word in step.words[step.start : step.start + MOST_BEFORE]]
-        if "git" in names or not {"chown", "chgrp"}.isdisjoint(names):
-            return True
-        modes = [word for word in step.words[step.start + 1 :] if not word.startswith("--")]
-        return "chmod" in names and any(map(_ENABLING.fullmatch, modes)) and not any(map(_DISABLING.match, modes))
-
-    def only_reads(self, step: Step) -> bool | None:
-        """Judge by the command: a copy of a hook elsewhere does no harm."""
-        return None
 
 
 def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -25,8 +25,8 @@ from anyplug.policy.paths import FOLDER, environment_places, is_within, program_
 from anyplug.policy.shell import program_texts, reading_time, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, MOST_SHOWN, Line, Step
 from anyplug.policy.shell.found_files import SEARCHING
-from anyplug.policy.shell.git_changes import git_command
-from anyplug.policy.shell.guarded_places import Guarded, lies_in
+from anyplug.policy.shell.git_configuration import git_command
+from anyplug.policy.shell.guarded_places import Change, Guarded, lies_in
 from anyplug.policy.shell.reading_commands import READERS, READING_GIT
 from anyplug.policy.shell.syntax import UNKNOWN
 
@@ -115,10 +115,11 @@ def finding(event: Event, protected: Sequence[str]) -> Finding | None:
     what = next(tool_changes.changes(event, OwnFiles(event.cwd, protected, tool_changes.folders(event))), "")
     if not what:
         return None
+    cure = f". {what.cure}" if isinstance(what, Change) and what.cure else ""
     what = what.replace(UNKNOWN, "…").replace(substitutions.MADE, "…")
     return Finding(
         verb="deny",
-        reason=f"an agent may not change the policies that bind it, nor anyplug's own files ({what})",
+        reason=f"an agent may not change the policies that bind it, nor anyplug's own files ({what}){cure}",
         rule_id=RULE,
         severity="CRITICAL",
         policy="self_protection",
@@ -195,10 +196,6 @@ class OwnFiles(Guarded):
             not is_of_project and is_within(place, os.path.expanduser("~"))
         )
 
-    def is_spared(self, excluded: Sequence[str], _folder: str) -> bool:
-        """Return whether `git clean` leaves the policies alone."""
-        return any(word in {FOLDER, f"**/{FOLDER}"} for word in excluded)
-
     def only_reads(self, step: Step) -> bool | None:
         """Return whether our own program is only told to show something; None of every other program."""
         rest = _ours(step)
@@ -233,7 +230,11 @@ class OwnFiles(Guarded):
                 yield shown
             if step.program in RENAMING:
                 renamed.update(word.partition("=")[0].rpartition("/")[2] for word in behind)
-            if rest is None and not _only_mentions(step) and _CALLING.search(syntax.plain(" ".join(words))):
+            if (
+                rest is None
+                and not _only_mentions(step)
+                and _CALLING.search(syntax.plain(" ".join((*words[:1], *step.files))))
+            ):
                 yield shown
         if is_mentioned and _CALLING.search(text) and any(_runs_texts(step) for step in line.steps):
             yield "anyplug"

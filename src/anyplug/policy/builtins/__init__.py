@@ -13,8 +13,10 @@ import msgspec
 
 from anyplug.policy import tool_changes
 from anyplug.policy.agent_events import Event
-from anyplug.policy.listed_paths import HookPaths, ListedPaths
+from anyplug.policy.hook_paths import HookPaths
+from anyplug.policy.listed_paths import ListedPaths
 from anyplug.policy.rulebook import BadRulebook, Signal, Warned, meant
+from anyplug.policy.shell.syntax import UNKNOWN
 
 SHARED: Final = "shared.rego"
 CHECK_TIMEOUT_S: Final = 30.0  # test suites and linters take their time
@@ -141,8 +143,11 @@ def look(config: dict[str, dict[str, Any]], event: Event) -> dict[str, Any]:
     if "protected_paths" in config and event.name == "PreToolUse":
         listed = ListedPaths(config["protected_paths"]["paths"], event.cwd)
         found["would_change"] = list(itertools.islice(tool_changes.changes(event, listed), 1))
-    if "git_block_no_verify" in config and event.name == "PreToolUse" and event.tool == "Bash":
-        found["would_change_hooks"] = list(itertools.islice(tool_changes.changes(event, HookPaths(event.cwd)), 1))
+    if "git_block_no_verify" in config and event.name == "PreToolUse":
+        hooks = HookPaths(event.cwd)
+        changed = itertools.islice(tool_changes.changes(event, hooks), 1)
+        found["would_change_hooks"] = [one.replace(UNKNOWN, "…") for one in changed]
+        found["passes_over_hooks"] = hooks.passed[:1]
     return found
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import reading_time, substitutions, syntax, told_texts, word_patterns
+from anyplug.policy.shell import plain_texts, reading_time, substitutions, syntax, told_texts, word_patterns
 from anyplug.policy.shell.word_values import KEYWORDS, Values, is_composable
 from anyplug.policy.shell.working_folders import WorkingFolders
 
@@ -118,7 +118,9 @@ class Step:
         self.program = words[self.start].rpartition("/")[2] if self.start < len(words) else ""
         self.name = words[0].rpartition("/")[2] if words else ""
         self._is_unlinking = self.program in UNLINKING
-        named = dict.fromkeys(word for word in words[1:] if syntax.is_path(word))
+        spoken = plain_texts.texts(words, self.start)
+        self.files = [word for at, word in enumerate(words) if at and at not in spoken]  # words that may name files
+        named = dict.fromkeys(word for word in self.files if syntax.is_path(word))
         self.paths = list(dict.fromkeys(place for word in named for place in self.places(word)))
         self.writes = list(dict.fromkeys(place for word in writes for place in self.places(word)))
         self.written = writes
@@ -131,7 +133,7 @@ class Step:
     def targets(self) -> list[str]:
         """Return the arguments of a removing command, also those that do not look like paths."""
         at = next((at for at, word in enumerate(self.words) if word.rpartition("/")[2] in WRITERS), 0)
-        named = [word for word in self.words[at + 1 :] if word and not word.startswith("-")]
+        named = [word for word in (self.words[at + 1 :] if at else self.files) if word and not word.startswith("-")]
         return [place for word in named for place in self.places(word)]
 
     def removed(self) -> list[str]:
@@ -149,7 +151,7 @@ class Step:
     def patterns(self, *, has_moved: bool) -> list[tuple[str, str]]:
         """Return the words that may match several paths: as written, and as absolute patterns."""
         is_lost = word_patterns.is_unknown(self.folder) and may_write(self)
-        texts = [*self.words[1:], *self.written]
+        texts = [*self.files, *self.written]
         texts += [word.partition("=")[2] for word in texts if "=" in word]
         found = []
         for text in dict.fromkeys(texts):
@@ -276,7 +278,8 @@ def read(
     folders = WorkingFolders(starts, is_near)
     for at, simple in enumerate(reading.commands):
         written = simple.marked or simple.words
-        given = [values.words(word) for word in written]
+        spoken = plain_texts.texts(written, 0)
+        given = [_unsplit(word, values) if at in spoken else values.words(word) for at, word in enumerate(written)]
         words = [part for parts in given[1:] for part in parts]
         writes = [
             word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
@@ -303,6 +306,12 @@ def read(
     return Line(line, steps, reading.is_sure and folders.is_sure, printed, folders.seen, has_dots)
 
 
+def _unsplit(word: str, values: Values) -> list[str]:
+    """Return what a text may become; its own blanks are quoted, unless a value brings more."""
+    made = values.of(word)
+    return made if all(len(one.split()) == len(word.split()) for one in made) else values.words(word)
+
+
 def told(line: Line) -> list[tuple[str, list[str]]]:
     """Return the texts that programs of a line are told to run, and those of these texts, with where they may run."""
     found: dict[str, list[str]] = {}
@@ -320,6 +329,9 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
 
 def _told_by(line: Line) -> Iterator[str]:
     aliases = [step for step in line.steps if step.program == "alias"]
+    quoted = [step for step in line.steps if any("$" in word for word in step.given)]  # an alias has a `$` of its own
+    lines = [*(step.words for step in line.steps), *(step.given for step in quoted)]
+    yield from told_texts.of_settings(lines, [step.folder for step in (*line.steps, *quoted)])
     is_evaluating = bool(_EVALUATED.search(line.text))  # arithmetic and `@P` run what is in the value of a variable
     for step in line.steps:
         reading_time.check()

@@ -16,6 +16,7 @@ COPIERS: Final = {  # with the letters of options that take a value
     "cp": "St", "gcp": "St", "mv": "St", "gmv": "St", "ln": "St", "link": "", "install": "gmoSt", "ginstall": "gmoSt",
     "scp": "cDFiJloPSX", "rsync": "eTfBM", "ditto": "", "rclone": "", "cpio": "", "pax": "",
 }  # fmt: skip
+FILE_COPIERS: Final = frozenset({"cp", "gcp", "install", "ginstall"})  # copy no folders unless they are told to
 LOADERS: Final = frozenset({"curl", "wget", "aria2c", "wget2"})
 CLONERS: Final = frozenset({"clone", "worktree", "submodule"})
 MOST_PUTS: Final = 512  # of one command
@@ -26,6 +27,7 @@ _VALUED: Final = late(  # long options whose value is the next word
 _LOADED: Final = late(r"(?:-o|-O|--output(?:-document)?|--out)(?:=(.*))?", re.DOTALL)
 _FOLDER: Final = late(r"(?:--output-dir|--directory-prefix|--dir)(?:=(.*))?|-[A-Za-z]*P(.*)|-d(.*)", re.DOTALL)
 _STOWING: Final = late(r"-(?:-(?=.{2}))?(dir|target|[dt])(?:=?(.+))?", re.DOTALL)
+_RECURSIVE: Final = late(r"-[A-Za-z]*[rRad]|--[rad]")
 _URL: Final = late(r"[a-z]+://|/")
 
 
@@ -34,6 +36,7 @@ class Written(NamedTuple):
 
     source: str  # its path; empty if unknown
     place: str  # the path that it gets
+    is_file: bool = False  # certainly no folder
 
 
 def puts(words: Sequence[str], places: Callable[[str], list[str]]) -> Iterator[Written]:
@@ -67,6 +70,7 @@ def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
     named: list[str] = []
     into: list[str] = []
     is_exact = has_parents = False
+    is_file = name in FILE_COPIERS and not any(_RECURSIVE.match(word) or word.startswith(UNKNOWN) for word in rest)
     at = 0
     while at < len(rest):
         word = rest[at]
@@ -106,7 +110,8 @@ def _copied(name: str, rest: list[str], places: Callable[[str], list[str]]) -> I
             into = ["."]
         elif len(named) > 1:
             into = [named.pop()]
-            yield from _placed(name, named, into[0], places, is_exact=is_exact, may_be_new=True, parents=has_parents)
+            for put in _placed(name, named, into[0], places, is_exact=is_exact, may_be_new=True, parents=has_parents):
+                yield put._replace(is_file=is_file)
             return
     for folder in into:
         yield from _placed(

@@ -10,9 +10,10 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
 from anyplug.policy.shell import reading_time, syntax, word_patterns
-from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step, may_write
-from anyplug.policy.shell.found_files import LISTS_FILES
-from anyplug.policy.shell.guarded_places import MOST_FILES, Guarded, is_found, is_named, names_in
+from anyplug.policy.shell.command_steps import FED_FILE, LONGEST_GLOB, Step
+from anyplug.policy.shell.git_configuration import git_command
+from anyplug.policy.shell.git_lists import MAGIC, in_folder, may_be_untracked, parted, tops
+from anyplug.policy.shell.guarded_places import MOST_FILES, Change, Guarded, reaches
 
 UPDATING_GIT: Final = frozenset(  # put other files into the folder
     {
@@ -24,29 +25,27 @@ SPARING: Final = frozenset(("sparse-checkout", each) for each in ("set", "add", 
 PATCHING_GIT: Final = frozenset(  # print a patch
     {"diff", "show", "log", "format-patch", "stash", "diff-tree", "diff-index", "diff-files", "cat-file"}
 )
-_MAGIC: Final = late(r"^:(?:\([^)]*\)|[/!^]+)?")  # before a pathspec of git
+CURES: Final = {  # how a command leaves out what it must not change
+    "checkout": "leave these out: git checkout -- . {}", "restore": "leave these out: git restore . {}",
+    "clean": "leave these out: git clean … {}",
+    "stash": "leave these out: git stash push -u -- . {}",
+}  # fmt: skip
 _GIT_PLACE: Final = late(r"(?:GIT_(DIR|WORK_TREE)|(?:--|core\.)(git-dir|work-?tree))(?:=([\s\S]*))?", re.IGNORECASE)
 _TRYING: Final = frozenset({"--check", "--stat", "--numstat", "--summary", "--cached", "--dry-run"})  # change no files
 
 
-def git_command(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return git's command and what follows it."""
-    at = 1
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
-    return (words[at], list(words[at + 1 :])) if at < len(words) else ("", [])
+def removed(step: Step, guarded: Guarded, steps: Sequence[Step] = ()) -> list[Change]:  # noqa: C901 - one branch for each command
+    """Return the places whose files a git command removes, or puts others in the place of.
 
-
-def removed(step: Step, guarded: Guarded) -> list[str]:  # noqa: C901 - one branch for each command
-    """Return the places whose files a git command removes, or puts others in the place of."""
+    Of the other commands of the line, `steps`, it depends what git knows.
+    """
     command, rest = git_command(step.words)
     told = rest[rest.index("--") + 1 :] if "--" in rest else []
     options = rest[: rest.index("--")] if "--" in rest else rest
     valued = {"-e", "-m", "--message"}
     named = [word for at, word in enumerate(options) if word[:1] != "-" and not (at and options[at - 1] in valued)]
     short = "".join(word[1:] for word in options if word.startswith("-") and not word.startswith("--"))
-    at = next((step.words[at + 1] for at, word in enumerate(step.words[:-1]) if word == "-C"), "")
-    folder = resolved(expanded(at, step.folder), step.folder)
+    folder = in_folder(step)
     if command == "clean":
         excluded = [
             word.removeprefix("-e").removeprefix("--exclude=").strip("/")
@@ -54,14 +53,18 @@ def removed(step: Step, guarded: Guarded) -> list[str]:  # noqa: C901 - one bran
             if word.startswith(("-e", "--exclude=")) or options[max(at - 1, 0) : at] in (["-e"], ["--exclude"])
         ]
         is_dry = "n" in short.partition("e")[0] or any(word.startswith("--dry") for word in options)
-        if is_dry or (excluded and guarded.is_spared(excluded, folder)):
+        is_spared = excluded and guarded.is_spared(excluded, folder)
+        if is_dry or is_spared or (steps and not (named or told or may_be_untracked(step, steps, guarded))):
             return []
         places = [*named, *told] or ["."]
     elif command == "stash":
         takes_all = {"u", "a"} & set(short) or any(word.startswith(("--inc", "--al")) for word in options)
         if named[:1] not in ([], ["push"], ["save"]):
             return []
+        takes_all = takes_all and not (steps and not may_be_untracked(step, steps, guarded))
         places = told or (named[1:] if named[:1] == ["push"] else []) or (["."] if takes_all else [])
+    elif command == "restore" and _is_of_index(options):
+        return []
     elif command in {"checkout", "restore"}:
         is_new = not {"b", "B"}.isdisjoint(short) or "--orphan" in options  # what is named is a branch
         places = [*told, *(() if is_new else named)]
@@ -78,13 +81,32 @@ def removed(step: Step, guarded: Guarded) -> list[str]:  # noqa: C901 - one bran
         places = named[1:2]
     else:
         return []
-    found = [resolved(expanded(_MAGIC.sub("", place, count=1), folder), folder) for place in places]
-    return found + [path for place in places for path in _matched(place, folder, guarded.held)]
+    specs, left_out = parted(places, folder)
+    specs += ["."] if len(specs) < len(places) else []
+    found = [resolved(expanded(MAGIC.sub("", place, count=1), folder), folder) for place in specs]
+    found += [path for place in specs for path in _matched(place, folder, guarded.held)]
+    if left_out:
+        held = (place for place in guarded.held if any(reaches(path, place, has_dots=True) for path in found))
+        found = [place for place in held if not any(is_within(place, out) for out in left_out)]
+    names = " ".join(f"-e {name}" if command == "clean" else f"':!{name}'" for name in tops(guarded, folder))
+    cure = CURES.get(command, "").format(names)
+    return [Change(path, cure) for path in found]
+
+
+def _is_of_index(options: Sequence[str]) -> bool:
+    """Return whether `git restore` changes the index only; letters after `s` are a source."""
+    letters = "".join(word[1:].partition("s")[0] for word in options if word.startswith("-") and word[1:2] != "-")
+    long = [word for word in options if word.startswith("--")]
+    if any(word.startswith(("--w", "--no-", "--ov", "--r")) for word in long) or any(
+        map(word_patterns.is_unknown, options)
+    ):
+        return False
+    return "W" not in letters and ("S" in letters or "--staged" in long)
 
 
 def _matched(pathspec: str, folder: str, held: Sequence[str]) -> Iterator[str]:
     """Yield the protected things that a pathspec of git matches: its globs include folders and hidden names."""
-    magic = _MAGIC.match(pathspec)
+    magic = MAGIC.match(pathspec)
     pattern = pathspec[magic.end() :] if magic else pathspec
     if magic and set(magic[0]) & set("!^") | {word for word in ("exclude", "attr") if word in magic[0]}:
         yield from held
@@ -133,26 +155,3 @@ def patched(step: Step, steps: Sequence[Step]) -> Iterator[str]:
             specs = told[told.index("--") + 1 :] if "--" in told else told
             found = [place for word in specs if not word.startswith("-") for place in one.places(word)]
             yield from [place for place in found if "--" in told or os.path.lexists(place)] or [one.folder]
-
-
-def listed(step: Step, steps: Sequence[Step], guarded: Guarded) -> list[str]:
-    """Return the folder whose files git tells to a command that changes them, which must be among `steps`."""
-    command, rest = git_command(step.words)
-    options = "".join(word for word in rest if word.startswith("-"))
-    is_listing = command in {"ls-files", "ls-tree", "grep", "status"} or "--name-" in options
-    if not is_listing:
-        return []
-    named = [word for word in rest if not word.startswith("-")]
-    if command == "grep":
-        is_meant = bool(LISTS_FILES.search(" ".join(rest))) and is_found(guarded, named[:1], step.folder)
-    elif command not in {"ls-files", "ls-tree"}:
-        is_meant = any(one.removes for one in steps)
-    elif any(is_within(place, step.where(word)) for place in guarded.held for word in named):
-        is_meant = True
-    elif named and command == "ls-files":
-        names = names_in(guarded, guarded.folders)
-        bases = [word.rpartition("/")[2] for word in named]
-        is_meant = any(is_named(name, pattern, "-name") for pattern in bases for name in names)
-    else:  # those that are changed or gone already may be changed further
-        is_meant = options not in {"-m", "-d"} and any(one.removes or may_write(one) for one in steps)
-    return [step.folder] if is_meant else []

@@ -1,19 +1,35 @@
 """Places that must not be changed, and how names and words are compared with them."""
 
 import fnmatch
-import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Self
 
 from anyplug.model import foreign_patterns
+from anyplug.model.late_patterns import late
 from anyplug.policy.paths import is_within
 from anyplug.policy.shell import reading_time, syntax, word_patterns
 from anyplug.policy.shell.command_steps import LONGEST_GLOB, Line, Step
 
 MOST_FILES: Final = 2_000  # whose names are compared with what `find` looks for
-LONGEST_SEARCHED: Final = 1 << 20  # characters of a file that `git grep` may find
+LONGEST_SEARCHED: Final = 1 << 20  # characters of a file that `grep` may find
+_OPERATOR: Final = late(r"\\([(){}|+?])|[(){}|+?]")
+_WORD_END: Final = late(r"\\[<>]")
+_OTHER_ESCAPE: Final = late(r"\\[^\w.*+?|(){}\[\]^$/\\<>-]")
+
+
+class Change(str):
+    """What a command changes, and how to say it without that."""
+
+    __slots__ = ("cure",)
+    cure: str
+
+    def __new__(cls, what: str, cure: str = "") -> Self:
+        """Return a text with a cure."""
+        made = super().__new__(cls, what)
+        made.cure = cure
+        return made
 
 
 class Guarded:
@@ -62,7 +78,8 @@ class Guarded:
     def is_spared(self, excluded: Sequence[str], folder: str) -> bool:
         """Return whether everything that `git clean` would remove in a folder is excluded."""
         inner = [os.path.relpath(place, folder).split(os.sep) for place in self.held if is_within(place, folder)]
-        return all(not set(excluded).isdisjoint(parts) for parts in inner)
+        names = {word.removeprefix("**/") for word in excluded}
+        return not any(name.startswith("!") for name in names) and all(not names.isdisjoint(parts) for parts in inner)
 
     def is_argument(self, _tool: str, _key: str, _text: str) -> bool:
         """Return whether a text that a tool is given under a key may name a file that it changes."""
@@ -139,15 +156,6 @@ def names_in(guarded: Guarded, places: Sequence[str]) -> list[str]:
     return found
 
 
-def _files_in(guarded: Guarded, folder: str) -> Iterator[str]:
-    """Return the files that are guarded below a folder."""
-    for place in guarded.held:
-        reading_time.check()
-        if is_within(place, folder):
-            yield place
-            yield from (os.path.join(above, name) for above, _, names in os.walk(place) for name in names)
-
-
 def is_named(name: str, pattern: str, option: str) -> bool:
     """Return whether `find` finds a name by a pattern; `option` is how the pattern was given."""
     if option == "-iname":
@@ -155,25 +163,32 @@ def is_named(name: str, pattern: str, option: str) -> bool:
     return len(pattern) > LONGEST_GLOB or fnmatch.fnmatchcase(name, pattern)
 
 
-def is_found(guarded: Guarded, patterns: Sequence[str], folder: str) -> bool:
-    """Return whether a file that is guarded below a folder has a pattern in it."""
-    for path in itertools.islice(_files_in(guarded, folder), MOST_FILES):
-        try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read(LONGEST_SEARCHED)
-            if all(word_patterns.is_unknown(one) or one in text or _is_in(one, text) for one in patterns):
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _is_in(pattern: str, text: str) -> bool:
-    """Return whether a pattern is in a text; one that only a backtracking search understands counts as found."""
+def is_text_in(path: str, patterns: Sequence[str], *, ignores_case: bool) -> bool:
+    """Return whether a file has a line that `grep` finds by one of these patterns, of whatever kind they are."""
     try:
-        return foreign_patterns.is_found(pattern, text)
-    except foreign_patterns.BadPattern:
-        return _is_pattern(pattern)
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(LONGEST_SEARCHED)
+    except OSError:
+        return False
+    return any(_is_in(line, text, ignores_case=ignores_case) for one in patterns for line in one.split("\n"))
+
+
+def _is_in(pattern: str, text: str, *, ignores_case: bool) -> bool:
+    """Return whether a pattern is in a text; one that only a backtracking search understands counts as found."""
+    if word_patterns.is_unknown(pattern) or pattern in text or _OTHER_ESCAPE.search(pattern):
+        return True
+    extended = _OPERATOR.sub(
+        lambda found: found[1] or f"\\{found[0]}", pattern
+    )  # what is plain is an operator, and back
+    for one in (pattern, extended):
+        made = _WORD_END.sub(r"\\b", one)
+        try:
+            if foreign_patterns.is_found(f"(?m:{made})", text, ignores_case=ignores_case):
+                return True
+        except foreign_patterns.BadPattern:
+            if _is_pattern(one):
+                return True
+    return False
 
 
 def _is_pattern(pattern: str) -> bool:

@@ -22,10 +22,21 @@ from anyplug.policy.shell.command_steps import (
     Step,
     may_write,
 )
-from anyplug.policy.shell.found_files import LISTING, LISTS_FILES, SEARCHING, looks_elsewhere, started
-from anyplug.policy.shell.git_changes import brought, git_command, listed, patched, removed
-from anyplug.policy.shell.guarded_places import Guarded, has_name, is_found, reaches
-from anyplug.policy.shell.reading_commands import READERS, feeds_reader, find_changes, only_reads
+from anyplug.policy.shell.found_files import (
+    LISTING,
+    LISTS_FILES,
+    SEARCHING,
+    found_by_content,
+    found_by_find,
+    looks_elsewhere,
+    searched,
+    started,
+)
+from anyplug.policy.shell.git_changes import brought, patched, removed
+from anyplug.policy.shell.git_configuration import git_command
+from anyplug.policy.shell.git_lists import listed, tops
+from anyplug.policy.shell.guarded_places import Change, Guarded, has_name, reaches
+from anyplug.policy.shell.reading_commands import READERS, feeds_reader, find_changes, is_reader, only_reads
 from anyplug.policy.shell.syntax import UNKNOWN
 from anyplug.policy.shell.word_values import KEYWORDS
 
@@ -51,11 +62,15 @@ FOLLOWED: Final = LISTING | SEARCHING | SQUEEZERS | MOUNTERS | unpacking.UNPACKE
 TEXTUAL: Final = frozenset(
     {"ssh", "man", "gh", "alias", "docker", "podman", "apt", "apt-get", "brew"}
 )  # run no words here
+SHALLOW_CURE: Final = "name the folders that are meant, as in chmod -R u+w src"
+LS_CURE: Final = "ls lists names that are protected; name the files, or list another folder"
 MOST_BEFORE: Final = 12  # words before a program that another one runs
 NOWHERE: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})  # where writing changes no file
 MOST_PACKED: Final = 16  # commands of a line that may pack what another unpacks
 _RENAMING: Final = late(r"--(?:strip|transform|xform|one-top)|-s")  # of `tar`
 _SED_WRITING: Final = late(r"[wW][ \t]*(?=[^\s])")
+_SAYING: Final = late(r"-[cfv]+|--(?:changes|quiet|silent|verbose)?")  # options of `chmod`
+_OPENING: Final = late(r"0?[0-7]?7[0-7]{2}|[ugoa]*\+[rwxXst]+")  # modes
 _ONLY_GLOBS: Final = late(r"(?:\./)?[*?]+")
 
 
@@ -108,7 +123,7 @@ class CommandLine:
             yield from (path for path in targets if self._guarded.is_replaced(resolved(path, self._folder)))
             if step.writes or may_write(step):
                 named = (*step.writes, *(step.targets() if may_write(step) else ()))
-                written = (*step.written, *(step.words[1:] if may_write(step) else ()))
+                written = (*step.written, *(step.files if may_write(step) else ()))
                 yield from (path for path in (*named, *map(step.lexical, written)) if self._guarded.is_written(path))
             if step.writes or not only_reads(step, self._guarded):
                 patterns = step.patterns(has_moved=step.folder != self._folder)
@@ -131,7 +146,7 @@ class CommandLine:
 
     def _named_from(self, step: Step) -> Iterator[str]:
         """Yield the arguments of a writing command that are protected only relative to its folder."""
-        for word in step.words[1:]:
+        for word in step.files:
             if len(word) > LONGEST_PATH or word.startswith("-"):
                 continue
             for path in {word, word.partition("=")[2]} - {""}:
@@ -146,7 +161,7 @@ class CommandLine:
         if step.folder != self._folder and not word_patterns.is_unknown(step.folder):
             for place in self._guarded.places:
                 inner = os.path.relpath(place, step.folder) if is_within(place, step.folder) else ""
-                if inner.strip(".") and any(has_name(word, inner) for word in step.words[1:]):
+                if inner.strip(".") and any(has_name(word, inner) for word in step.files):
                     yield place
 
     def _repacked(self, step: Step) -> Iterator[destinations.Written]:
@@ -183,8 +198,8 @@ class CommandLine:
                 if not (is_within(put.place, place) and self._guarded.is_free(put.place, place))
             )
         place = resolved(put.place, self._folder)
-        if self._guarded.is_written(place):
-            return True
+        if self._guarded.is_written(place) or put.is_file:
+            return self._guarded.is_written(place)
         below = [each for each in self._guarded.places if is_within(each, place)]
         return any(self._has_inside(put.source, place, each) for each in below)
 
@@ -203,15 +218,19 @@ class CommandLine:
             yield self._folder
         for step in self._steps:
             yield from (path for path in (*step.writes, *_told(step)) if self._guarded.covers(path))
-            yield from (word for word in step.words if self._guarded.is_named(word))
+            yield from (word for word in (*step.words[:1], *step.files) if self._guarded.is_named(word))
 
     def _removed(self, step: Step) -> Iterator[str]:
         """Yield the places that a command removes or changes with their content."""
         if step.removes:
-            yield from step.removed()
+            is_shallow = _is_shallow(step)
+            cure = SHALLOW_CURE if step.program in {"chmod", "chown"} else ""
+            yield from (
+                Change(path, cure) for path in step.removed() if not is_shallow or self._guarded.is_written(path)
+            )
         yield from self._found(step)
         if step.name == "git":
-            yield from removed(step, self._guarded)
+            yield from removed(step, self._guarded, self._steps)
             if self._is_fed:
                 yield from listed(step, self._steps, self._guarded)
             yield from brought(step, self._steps)
@@ -229,14 +248,37 @@ class CommandLine:
     def _found(self, step: Step) -> Iterator[str]:
         """Yield the places whose files a command lists for another one that changes them."""
         lists = step.name in LISTING or (step.name in SEARCHING and LISTS_FILES.search(" ".join(step.words)))
-        if lists and step.name in SEARCHING and self._guarded.has_known_contents:
-            named = [word for word in step.words[1:] if not word.startswith("-")]
-            lists = is_found(self._guarded, named[:1], step.folder)
         is_printed = "-printf" in step.words and any(one.program in syntax.SHELLS for one in self._steps)
-        if lists and (self._is_fed or is_printed or find_changes(step)):
-            for start in started(step):
-                if not looks_elsewhere(step, start, self._guarded, has_dots=self._has_dots):
-                    yield start
+        prints = self._is_fed or is_printed
+        if step.name == "find" and (prints or find_changes(step)):
+            yield from self._found_by_find(step, prints=prints)
+        elif lists and (prints or find_changes(step)):
+            search = searched(step.name, (step.raw or step.words)[1:]) if step.name in SEARCHING else None
+            named = [step.where(word) for word in search.named or ["."]] if search else started(step)
+            is_alias = any(one.program == "alias" for one in self._steps)
+            for start in named:
+                if not is_alias and looks_elsewhere(step, start, self._guarded, has_dots=self._has_dots):
+                    continue
+                if search is None:
+                    yield Change(start, LS_CURE if step.name == "ls" else "")
+                    continue
+                found = next(found_by_content(search, self._guarded, start, has_dots=self._has_dots), "")
+                if not found:
+                    continue
+                names = " ".join(_left_out(step.name, start, name) for name in tops(self._guarded, start))
+                cure = f"{step.name} finds {os.path.relpath(found, start)}, which can be left out: {names}"
+                yield Change(start, cure)
+
+    def _found_by_find(self, step: Step, *, prints: bool) -> Iterator[str]:
+        """Yield the place where `find` begins, if it finds something below it that must not be changed."""
+        found = found_by_find(
+            step, self._guarded, lambda words: not is_reader(words), prints=prints, has_dots=self._has_dots
+        )
+        if found:
+            path, start, _ = found[0]
+            names = " ".join(dict.fromkeys(name for _, _, name in found))
+            shown = os.path.relpath(path, start)
+            yield Change(start, f"find reaches {shown}; leave out what is protected: {names}")
 
     def _may_hold(self, step: Step, given: str, path: str) -> bool:
         """Return whether a partly unknown word may match something protected, and something in it says so."""
@@ -259,11 +301,20 @@ class CommandLine:
         return any(reaches(path, folder, has_dots=self._has_dots) for folder in self._guarded.held)
 
 
+def _is_shallow(step: Step) -> bool:
+    """Return whether `chmod` leaves what is in a folder alone, and lets the owner enter the folder."""
+    rest = step.words[step.start + 1 :]
+    options = [word for word in rest if word.startswith("-")]
+    mode = next((word for word in rest if not word.startswith("-")), "")
+    is_plain = step.program == "chmod" and all(map(_SAYING.fullmatch, options))
+    return is_plain and _OPENING.fullmatch(mode) is not None
+
+
 def _told(step: Step) -> list[str]:
     """Return the paths that a command is given; `*` alone says something only if it writes the files that it names."""
     if may_write(step) or step.removes:
         return step.paths
-    named = (word for word in step.words[1:] if syntax.is_path(word) and not _ONLY_GLOBS.fullmatch(word))
+    named = (word for word in step.files if syntax.is_path(word) and not _ONLY_GLOBS.fullmatch(word))
     return [place for word in named for place in step.places(word)]
 
 
@@ -277,10 +328,18 @@ def _inner(step: Step) -> Iterator[Step]:
         behind = range(at + 1, min(len(words), at + MOST_BEFORE))
         at = next((number for number in behind if words[number].rpartition("/")[2] in FOLLOWED), at)
     if at:
-        yield Step(words[at:], step.written, step.folder, step.links)
+        inner = Step(words[at:], step.written, step.folder, step.links)
+        inner.raw = step.raw[at:]
+        yield inner
     for start in (at for at, word in enumerate(words) if name in LISTING and word in RUNNING):
         told = itertools.takewhile(lambda word: word not in {";", "+"}, words[start + 1 :])
         yield Step(list(told), [], step.folder, step.links)
+
+
+def _left_out(name: str, start: str, top: str) -> str:
+    """Return how a search leaves out a file or a folder."""
+    is_folder = os.path.isdir(os.path.join(start, top))
+    return f"-g '!{top}'" if name == "rg" else f"--exclude{'-dir' if is_folder else ''}={top}"
 
 
 def _packs_away(step: Step) -> bool:

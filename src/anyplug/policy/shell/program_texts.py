@@ -31,7 +31,14 @@ _INSERTED: Final = late(r"""[$#]?\{\s*"([^"{}]*)"\s*\}""")  # a string in a stri
 _REPLACED: Final = late(r"""replace(?:All)?\(\s*["']([^"']+)["']\s*,\s*["']([^"']*)["']""")
 _CODES: Final = late(r"\b\d{2,3}(?:\s*,\s*\d{2,3}){3,}\b")  # of characters
 _DECODING: Final = late(r"b64|base64|hex|atob|decode|pack|H\*|rot_?13|revers|::-1|-1\]", re.IGNORECASE)
+_WALKING: Final = late(r"""\bPath\(\s*(?:(["'])([^"'\\]*)\1)?\s*\)\s*\.\s*rglob\(\s*(["'])([^"'/\\]+)\3\s*\)""")
 _PIECE: Final = late(r"[\w.-]+")
+
+
+def walks(program: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the folders that a program searches for names, with the names, and the program without these calls."""
+    found = [(one[2] or ".", one[4]) for one in itertools.islice(_WALKING.finditer(program), MOST_STRINGS)]
+    return _WALKING.sub("walk", program, count=MOST_STRINGS), found
 
 
 def strings(program: str) -> list[str]:

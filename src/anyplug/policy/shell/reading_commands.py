@@ -6,7 +6,8 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.shell import sed_scripts, syntax
 from anyplug.policy.shell.command_steps import ASSIGNMENT, REMOVERS, RUNNING, Step
-from anyplug.policy.shell.git_changes import git_command, removed
+from anyplug.policy.shell.git_changes import removed
+from anyplug.policy.shell.git_configuration import git_command
 from anyplug.policy.shell.guarded_places import Guarded
 
 READERS: Final = frozenset(
@@ -48,7 +49,7 @@ def only_reads(step: Step, guarded: Guarded) -> bool:
         return not any(map(_AWK_CHANGING.search, words[1:]))
     if name == "uniq":  # of two files the second one is written
         return sum(not word.startswith(("-", "+")) for word in words[1:]) <= 1
-    if name == "git" and removed(step, guarded) == [] and git_command(words)[0] in {"clean", "stash"}:
+    if name == "git" and removed(step, guarded) == [] and git_command(words)[0] in {"clean", "stash", "restore"}:
         return True
     if any(_changes(name, word) for word in words[1:]):
         writes = any(word.startswith(("-fprint", "-fls")) for word in words)
@@ -73,16 +74,17 @@ def find_changes(step: Step) -> bool:
         return False
     if "-delete" in words:
         return True
-    return any(word in RUNNING and not _is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
+    return any(word in RUNNING and not is_reader(words[at + 1 : at + 2]) for at, word in enumerate(words))
 
 
-def _is_reader(words: Sequence[str]) -> bool:
+def is_reader(words: Sequence[str]) -> bool:
+    """Return whether a program, given as its words, only reads."""
     return bool(words) and words[0].rpartition("/")[2] in READERS - {"find"}
 
 
 def feeds_reader(step: Step) -> bool:
     """Return whether a command such as `xargs` runs a program that only reads."""
-    return any(_is_reader([word]) for word in step.words[1:]) and not any(
+    return any(is_reader([word]) for word in step.words[1:]) and not any(
         word.rpartition("/")[2] in REMOVERS | syntax.SHELLS for word in step.words[1:]
     )
 

@@ -11,6 +11,7 @@ import functools
 import itertools
 import re
 import sys
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -58,6 +59,19 @@ PREFIXES: Final = frozenset(  # run the words after them
     }
 )  # fmt: skip
 PACKAGED: Final = frozenset({"npx", "bunx", "pnpx", "npm", "pnpm", "bun", "uvx", "pipx"})  # run programs of packages
+QUIET: Final = frozenset(  # programs that run nothing that the same line writes
+    {
+        "cat", "tee", "echo", "printf", "ls", "mkdir", "cd", "touch", "wc", "head", "tail", "grep", "test", "[", "true",
+        "pwd", "diff", "date", "chmod", "rm", "sleep", "sort", "stat", "file", "du", "tree",
+    }
+)  # fmt: skip
+SAYING: Final = frozenset({"git", "gh", "echo", "printf"})  # and whose words name no files that they change
+QUIET_GIT: Final = frozenset({"add", "commit", "diff", "log", "push", "show", "status", "tag"})
+TAKING_TEXTS: Final = {  # programs with their commands, and the options whose `-` is a text for people on stdin
+    ("git", "commit"): ("-F", "--file"), ("git", "tag"): ("-F", "--file"), ("git", "notes"): ("-F", "--file"),
+    ("gh", "pr"): ("-F", "--body-file"), ("gh", "issue"): ("-F", "--body-file"),
+    ("gh", "release"): ("-F", "--notes-file"),
+}  # fmt: skip
 MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
 READS: Final = 24  # times that each character is read on average before parsing is given up
 FREE: Final = 262_144  # characters that are read in any case
@@ -112,6 +126,7 @@ _RANGE: Final = late(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
 
 
 # Ways for a line to rerun words of an earlier command, or to redefine one.
+_HOOK: Final = late(r"\.git(?:/|$)|hook|husky", re.IGNORECASE)  # in the path of a file that git may run
 _REUSED: Final = late(r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|trap|fc|history|BASH_COMMAND|enable)\b")
 
 
@@ -178,6 +193,33 @@ def read(command: str) -> Reading:
         plain_reader = _Reader(len(command) * READS + FREE, knows_bash=False)
         found += [simple for simple in plain_reader.read(command) if simple not in known]
     return Reading(found, reader.is_sure)
+
+
+def _is_kept(words: Sequence[str]) -> bool:
+    """Return whether a command writes its input to a file, or takes it as a text for people."""
+    if words[:1] == ("cat",):
+        return set(words[1:]) <= {"-"}
+    if words[:1] == ("tee",):
+        return not any(word.startswith("-") and word not in {"-a", "--append"} for word in words[1:])
+    options = TAKING_TEXTS.get((words[0], words[1]), ()) if len(words) > 1 else ()
+    return any(
+        word in {f"{option}=-", f"{option}-"} or (word == option and words[at + 1 : at + 2] == ("-",))
+        for at, word in enumerate(words)
+        for option in options
+    )
+
+
+def _is_quiet(found: Sequence[Simple]) -> bool:
+    """Return whether no command can run a file that another one writes."""
+    writes_hook = any(_HOOK.search(path) for one in found for path in (*one.writes, *one.words[1:]))
+    for one in found:
+        name = one.words[0] if one.words else "cat"
+        command = "".join(one.words[1:2])
+        is_quiet = command in QUIET_GIT and not writes_hook if name == "git" else (name, command) in TAKING_TEXTS
+        has_output = bool(one.marked or one.marked_writes)  # of a command, which may print what was written
+        if not (is_quiet or name in QUIET) or (has_output and (name not in SAYING or one.writes)):
+            return False
+    return True
 
 
 def _scripts(simple: Simple) -> list[str]:
@@ -381,12 +423,17 @@ class _Reader:
         self._texts = 0  # texts parsed
         self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # nested texts, to be parsed later
         self._documents: list[_Document] = []
+        self._kept: list[str] = []  # here-documents that are only written to files
 
     def read(self, command: str) -> list[Simple]:
         found = self._read_one(command, is_loose=False)
         for simple in found:  # it grows
             for script in _scripts(simple):
                 found += self._read_one(script, is_loose=True)
+            if self._kept and simple is found[-1] and not _is_quiet(found):  # files that are written may be run
+                kept, self._kept = self._kept, []
+                for text in kept:
+                    found += self._read_one(text, is_loose=True)
         return found
 
     def _read_one(self, command: str, *, is_loose: bool) -> list[Simple]:
@@ -563,10 +610,14 @@ class _Reader:
                         break
                 logical = (logical + text[:-1])[: len(document.delimiter) + 1] if is_continued else ""
             body = command[start:end]
+            is_kept = False
             if not is_message and document.number < len(document.line.found):
                 fed = document.line.found[document.number]
                 document.line.found[document.number] = msgspec.structs.replace(fed, fed=(*fed.fed, body))
-            for mode in (*(() if is_message else ("script",)), *(() if document.is_quoted else ("text",))):
+                if is_kept := _is_kept(fed.words):
+                    self._kept.append(body)
+            is_script = not is_message and not is_kept
+            for mode in (*(("script",) if is_script else ()), *(() if document.is_quoted else ("text",))):
                 line.inner.append(_Line())
                 self._waiting.append((line.inner[-1], body, mode, True))
         self._documents = []

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import program_texts, sed_scripts
+from anyplug.policy.shell import git_configuration, program_texts, sed_scripts
 from anyplug.policy.shell.substitutions import UNKNOWN
 from anyplug.policy.shell.syntax import PREFIXES
 
@@ -42,9 +42,7 @@ _OPTION: Final = late(
     r"--(?:\w+-)*(?:exec|extcmd|command|cmd|action|script|program|filter|pager|editor|shell|rsh|run|pack|eval|call)"
     r"(?:=([\s\S]*))?"
 )
-_ENVIRONMENT: Final = late(
-    r"(?:\w*(?:PAGER|EDITOR|COMMAND|OPEN|EXTERNAL_DIFF|ASKPASS|BROWSER|_SSH)|VISUAL|GIT_CONFIG_VALUE_\d+)=([\s\S]+)"
-)
+_ENVIRONMENT: Final = late(r"(?:\w*(?:PAGER|EDITOR|COMMAND|OPEN|EXTERNAL_DIFF|ASKPASS|BROWSER|_SSH)|VISUAL)=([\s\S]+)")
 _SETTING: Final = late(
     r"pager|editor|command|program|cmd|helper|driver|external|textconv|clean|smudge|process|fsmonitor|hook",
     re.IGNORECASE,
@@ -75,6 +73,13 @@ def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[s
         yield from _of_program(list(words[at:]), folder, fed, [word.partition("=")[2] for word in words[:start]])
         if _name(words[start]) not in CARRYING:
             break
+
+
+def of_settings(lines: Sequence[Sequence[str]], folders: Sequence[str]) -> Iterator[str]:
+    """Yield what git's settings and aliases make the git commands of a line run, each of them in its folder."""
+    for one in git_configuration.settings(lines):
+        yield from _setting(one.key, one.value or "")
+    yield from git_configuration.aliased(lines, folders)
 
 
 def is_language(name: str) -> bool:
@@ -144,16 +149,9 @@ def _options(name: str, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _git(rest: Sequence[str]) -> Iterator[str]:
-    """Yield what settings and commands of git run."""
+    """Yield what commands of git run."""
     for at, word in enumerate(rest):
-        following = "".join(rest[at + 1 : at + 2])
-        if word == "-c" or (word.startswith("-c") and "=" in word):
-            key, _, value = (following if word == "-c" else word[2:]).partition("=")
-            yield from _setting(key, value)
-        elif word == "config":
-            named = [one for one in rest[at + 1 :] if not one.startswith("-") and one not in {"set", "add"}]
-            yield from _setting(*named[:2]) if len(named) > 1 else ()
-        elif word in {"foreach", "run"} and {"submodule", "bisect"} & set(rest[:at]):
+        if word in {"foreach", "run"} and {"submodule", "bisect"} & set(rest[:at]):
             told = [one for number, one in enumerate(rest[at + 1 :]) if number or not one.startswith("-")]
             yield " ".join(told) if len(told) == 1 else shlex.join(told)
         elif word.startswith("ext::"):
@@ -215,6 +213,9 @@ def _awk(program: str, folder: str) -> Iterator[str]:
 
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     """Yield the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
+    program, walked = program_texts.walks(program)
+    for place, pattern in walked if _REMOVING.search(program) else ():
+        yield f"find {shlex.quote(place)} -name {shlex.quote(pattern)} -exec rm -r {{}} +"
     for texts in program_texts.readings(program):
         yield from (text for text in texts if " " in text)
         if len(texts) > 1:

@@ -12,6 +12,7 @@ from typing import Final
 from anyplug.model.late_patterns import late
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 
+MARKS: Final = UNKNOWN + MADE
 FEWEST_KNOWN: Final = 3  # characters by which a name is recognised
 LONGEST_PART: Final = 255  # characters of a name
 _BRACKETS: Final = late(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*[:.=]\]|[^\]])*\]")
