@@ -105,6 +105,7 @@ class Engine:
             protected = self.protected(nearest.root, options.global_config)
             inquiry = Inquiry(event, kept, options, protected, self._run, signals=self._signals, outer=outer)
         inquiry.changed = lambda arguments: self.inquire(agent, with_input(given, arguments), options)
+        inquiry.used_s = reading_time.used_s()
         return inquiry
 
     def places_of(self, cwd: str, harness: str, options: Options = USUAL) -> list[CupcakeCopy]:

@@ -134,6 +134,7 @@ class Inquiry:
         self.event = event
         self.given: Any = None  # the original event, for recording
         self.changed: Callable[[Any], Inquiry] | None = None  # evaluates the same call with other arguments
+        self.used_s = 0.0  # of the time to read commands
         self.loaded = kept.loaded
         self._kept = kept
         self._options = options
@@ -277,9 +278,12 @@ class Inquiry:
         folder = self.event.cwd if source.is_global else source.project
         return folder if os.path.isdir(folder) else source.root
 
-    @reading_time.limited()
     def decided(self, answered: "Answers | None" = None) -> Outcome:
         """Decide. Raises TooSlow."""
+        with reading_time.limited(self.used_s):
+            return self._decided(answered)
+
+    def _decided(self, answered: "Answers | None") -> Outcome:
         said = self.state
         key = self._key() if self._options.cache and not self.has_signals and self.is_pure else b""
         known = self._kept.decisions.get(key) if key else None

@@ -24,12 +24,12 @@ class TooSlow(AnyplugError):
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Limit what happens inside; an outer limit stays in force."""
+def limited(used_s: float = 0.0) -> Iterator[None]:
+    """Limit what happens inside, after `used_s` of the same event; an outer limit stays in force."""
     if _deadline.get() != float("inf"):
         yield
         return
-    token = _deadline.set(time.thread_time() + MOST_S)
+    token = _deadline.set(time.thread_time() + MOST_S - used_s)
     try:
         yield
     finally:
@@ -40,3 +40,8 @@ def check() -> None:
     """Raise TooSlow if the time is used up."""
     if time.thread_time() > _deadline.get():
         raise TooSlow
+
+
+def used_s() -> float:
+    """Return how much of the limit that is in force is used up."""
+    return MOST_S - (_deadline.get() - time.thread_time())
