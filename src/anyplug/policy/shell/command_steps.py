@@ -70,6 +70,7 @@ _NUMBERED: Final = late(r"\{\d+\}")  # of `parallel`: one of several lists
 ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = late(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
 _ATTACHED: Final = late(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
+_DELIMITER: Final = late(r"(?:-[rtpxo]*d|--delimiter(?:=|$))(.*)", re.DOTALL)  # of `xargs`
 _SKIPPING: Final = late(r"--?(?:exclude|ignore|skip)")
 
 
@@ -423,6 +424,14 @@ def may_write(step: Step) -> bool:
     return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
 
 
+def _delimiter(words: Sequence[str]) -> str:
+    """Return what `xargs -d` splits its input at; empty if it is not told."""
+    for at, word in enumerate(words):
+        if found := _DELIMITER.fullmatch(word):
+            return substitutions.unescaped(found[1] or "".join(words[at + 1 : at + 2]))[:1]
+    return ""
+
+
 def _with_input(words: list[str], printed: list[str]) -> list[str]:
     """Add what `xargs` reads to the words that it runs: what the line prints, or else an unknown word."""
     if not words or words[0].rpartition("/")[2] not in SPREADING:
@@ -430,8 +439,8 @@ def _with_input(words: list[str], printed: list[str]) -> list[str]:
     if any(map(_NUMBERED.search, words)):
         made = substitutions.MADE if is_composable(words) else syntax.UNKNOWN
         words = [_NUMBERED.sub(made, word) for word in words]
-    has_ends = not {"-0", "--null"}.isdisjoint(words)  # a zero byte that `printf` prints is `?` here
-    read = [part for text in printed for part in (text.replace("?", " ") if has_ends else text).split()]
+    end = substitutions.NONE if not {"-0", "--null"}.isdisjoint(words) else _delimiter(words)
+    read = [part for text in printed for part in (*text.split(), *(text.split(end) if end else ())) if part.strip()]
     at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
     mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
     found = []
