@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anyplug.policy.shell import syntax
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 from anyplug.policy.shell.word_values import Values
-from random_examples import at_most
+from random_examples import LONG_FORM, at_most
 
 END = "\x1e"  # behind what bash shows
 pick = st.sampled_from
@@ -135,7 +135,7 @@ def may_be(pattern, text):
     return re.fullmatch("".join(parts), text, re.DOTALL) is not None
 
 
-@settings(max_examples=at_most(160), deadline=None)
+@settings(max_examples=at_most(160), deadline=None, derandomize=LONG_FORM not in os.environ)
 @given(st.lists(st.tuples(st.lists(STATEMENTS, max_size=3).map("; ".join), QUOTED), min_size=10, max_size=20))
 def test_a_value_is_what_bash_makes_of_the_word_or_unknown(cases):
     lines = [f"{before or ':'}; printf '%s:%s{END}' {at} {word}" for at, (before, word) in enumerate(cases)]

@@ -16,6 +16,7 @@ LOCATING: Final = frozenset({"which", "command", "type", "whereis"})
 FOLLOWING: Final = frozenset({"readlink", "realpath"})
 SILENT: Final = frozenset({"[", "test", "true", "false", ":", "export", "unset", "mkdir", "touch", "sleep"})
 SURE: Final = substitutions.PRINTING | {"pwd", "true", ":"}  # never fail
+NAMING: Final = frozenset({("ls", "-d"), ("ls", "-1d"), ("ls", "-1", "-d"), ("compgen", "-G")})  # print their words
 HERE: Final = "$PWD"
 MOST_MISSING: Final = 2  # words of a command that may be none
 MOST_OUTCOMES: Final = 8  # texts that one substitution may print
@@ -67,7 +68,8 @@ def output(commands: Sequence[Command]) -> list[str]:
             last.append("")
         is_sure = name in SURE or name == "cd"
     texts = _joined(found, last)
-    return list(dict.fromkeys(text.rstrip("\n") for one in texts for text in (one, _ENDING.sub("", one))))
+    texts += [_ENDING.sub("", text) for text in texts if len(text) <= substitutions.LONGEST]
+    return list(dict.fromkeys(text.rstrip("\n") for text in texts))
 
 
 def _fewer(words: Sequence[str]) -> list[list[str]]:
@@ -106,6 +108,8 @@ def _printed(name: str, words: Sequence[str], given: str | None) -> str | None:
         base = named[0].rstrip("/").rpartition("/")[2] or UNKNOWN
         ending = "".join(named[1:])
         return (base if base == ending else base.removesuffix(ending)) + "\n"
+    if named and (name, *sorted(set(rest) - set(named))) in NAMING:
+        return "".join(f"{word}\n" for word in named)
     return None if given is None else substitutions.transformed(name, words, given)
 
 

@@ -53,8 +53,8 @@ TEXT_RUNNERS: Final = frozenset(  # run their arguments or input as shell comman
 )  # fmt: skip
 PREFIXES: Final = frozenset(  # run the words after them
     {
-        "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf",
-        "strace", "sudo", "time", "timeout", "toybox", "xargs",
+        "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "pkexec", "run0",
+        "setsid", "stdbuf", "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
 PACKAGED: Final = frozenset({"npx", "bunx", "pnpx", "npm", "pnpm", "bun", "uvx", "pipx"})  # run programs of packages
@@ -274,6 +274,8 @@ class _Line:
             if len(made) > 1 and not substitutions.PRINTING.isdisjoint(self._words[:3]):
                 made = [UNKNOWN]  # `echo` would print all of them
             each = [_broken(text, is_split=is_split) for text in made]
+            if len(each) > 1 and any(_BREAK in text for text in each):  # all of their words, whatever is beside them
+                each = [_BREAK.join([UNKNOWN, *each, UNKNOWN])]
             self._has_braces |= len(each) > 1
             self._word[-1] = f"{{{','.join(each)}}}" if len(each) > 1 else "".join(each)
         elif inner.opened_by in PROCESS:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import substitutions
+from anyplug.policy.shell import reading_time, substitutions
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 from anyplug.policy.shell.syntax import ELEMENT, PREFIXES, SHELLS, Simple, unescaped
 
@@ -41,6 +41,7 @@ MOST_PIECES: Final = 64  # of a word with too many values; nobody writes more in
 MOST_OVERFLOWS: Final = 32  # words of a line with too many values, before the worst is assumed
 LONGEST_VALUE: Final = 1024  # characters
 ATTRIBUTES: Final = frozenset("lucnAagrxtfFpI")  # of variables: what these make of values is computed
+LONGEST_MATCHED: Final = 128  # characters of a value that a pattern with `*` is compared with
 MOST_STARS: Final = 2  # in a pattern: each multiplies the time that it takes
 DEEPEST: Final = 6  # levels of ${a:-${b}}
 _REFERENCE: Final = late(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-])|\[[^\]]*\])")
@@ -179,12 +180,15 @@ class Values:
         for word in words:
             if "${" in word and "=" in word:
                 self.of(word)  # ${a:=b} sets it, too
+        started: dict[str, list[str]] = {}  # the values before the command, which several words may be alternatives of
         for at, word in enumerate(words):
             found = ASSIGNMENT.match(word)
             if found is not None:
                 key, has_key, _ = word[len(found[1]) :].partition("]")
                 self._note(found[1] + KEYS, [key[1:]] if has_key and key.startswith("[") else [])
-                self._assign(found[1], word[found.end() :], adds=bool(found[2]))
+                unset = [""] if found[1] in self._maybe_unset else []
+                earlier = started.setdefault(found[1], [*self._known.get(found[1], ("",)), *unset])
+                self._assign(found[1], word[found.end() :], earlier if found[2] else None)
             elif not (is_setting and (at == 0 or word.startswith("-"))):
                 words = words if is_setting else words[at:]
                 break
@@ -218,20 +222,21 @@ class Values:
                     found += [text[: int(given)] for text in self._read]
         return found
 
-    def _assign(self, name: str, text: str, *, adds: bool) -> None:
+    def _assign(self, name: str, text: str, earlier: list[str] | None) -> None:
+        """Record a value; with `earlier`, it is added to these or to the present ones."""
         elements = text.split(ELEMENT)
         if len(elements) > 1:  # for an array, with all of them joined
             keys = [found[0][1:-2] for one in elements if (found := _KEY.match(one))]
             self._note(name + KEYS, keys or (elements[1:] if "A" in self._attributes.get(name, ()) else ()))
             values = [value for one in elements[1:] for value in self.of(_KEY.sub("", one, count=1))]
             self._note(name, [*values, "".join(values), " ".join(values)])
-        elif not adds:
+        elif earlier is None:
             self._note(name, self.of(text))
         elif self._has_loop:
             fragments = [*self._known.get(name, ()), *self.of(text)]
             self._note(name, [*fragments, MADE if is_composable(fragments) else UNKNOWN])
         else:
-            before, more = list(self._known.get(name, ("",))), self.of(text)
+            before, more = list(dict.fromkeys((*earlier, *self._known.get(name, ())))), self.of(text)
             self._left -= len(before) * len(more)
             made = map("".join, itertools.product(before, more)) if self._left >= 0 else iter((MADE,))
             self._note(name, itertools.islice(made, MOST_VALUES))
@@ -380,6 +385,7 @@ def _maybe_unset(commands: Sequence[Simple]) -> set[str]:
         found |= {name for word in words if "$" in word for name in _USED.findall(word)} - is_set
         depth += sum(word in OPENING for word in words[:2]) - sum(word in ENDING for word in words[:1])
         start = int(words[:1] != () and words[0] in ASSIGNING)
+        found |= {match[1] for word in words if (match := ASSIGNMENT.match(word)) and match[2]} - is_set
         assigned = [ASSIGNMENT.match(word) for word in words[start:] if not (start and word.startswith("-"))]
         if words[:1] == ("for",):
             is_set.update(words[1:2])
@@ -412,8 +418,11 @@ def _operated(value: str, operation: str) -> list[str]:  # noqa: C901 - one bran
         given = operation.removeprefix(substitutions.FORMATTING)
         return [substitutions.formatted(value, given.split(substitutions.BETWEEN))]
     if UNKNOWN in operation:
-        return [UNKNOWN]
+        return [MADE if operation[0] == ":" else UNKNOWN]
+    reading_time.check()
     if len(value) > LONGEST_VALUE or len(operation) > LONGEST_VALUE:
+        return [MADE]
+    if "*" in operation and len(value) > LONGEST_MATCHED:
         return [MADE]
     if found := _SLICE.fullmatch(operation):
         return [_sliced(value, int(found[1] or 0), operation.count(":") > 1, int(found[2] or 0))]
