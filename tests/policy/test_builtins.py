@@ -329,6 +329,21 @@ CHANGING = [
     "python3 -c \"import tarfile; tarfile.open('s.tar').extractall()\"",
     "node -e \"fs.rmSync('src', {recursive: true})\"",
     "mount -t tmpfs none src",
+    "a=src/locked.txtX; rm ${a::-1}",
+    "a=src/lockedXtxt; rm ${a/X/.}",
+    "rm src/lo${q}cked.txt; q=x",
+    "rm src/$(head -c6 <<< lockedX).txt",
+    "rm src/$(xxd -r -p <<< 6c6f636b65642e747874)",
+    "declare -A m=([src/locked.txt]=1); rm ${!m[@]}",
+    "read -d X a <<< src/locked.txtX; rm $a",
+    "mkdir q; cp x q/locked.txt; cp q/* src",
+    "exec 5<src; cd /proc/self/fd/5; rm locked.txt",
+    "cd /proc/$$/cwd/src; rm locked.txt",
+    "python3 -c \"open('src/{}.txt'.format('locked'), 'w')\"",
+    "python3 -c \"import glob, os; [os.remove(p) for p in glob.glob('src/l*')]\"",
+    "perl -e 'unlink <src/l*>'",
+    "su -c 'rm src/locked.txt'",
+    "pkexec rm src/locked.txt",
 ]
 LEAVING = [
     "tar xf fine.tar",
@@ -470,6 +485,9 @@ async def test_short_files_are_read_as_a_whole(name):
     plugin_folders.write("./long", "x\n" * 11)
     assert await answer(event("read", filePath="short", offset=2)) == {"decision": "deny", "reason": "all of it"}
     assert await decided(event("read", filePath="short", limit=3)) == "deny"
+    for odd in ({"limit": "5"}, {"offset": "2"}, {"offset": -5}, {"pages": "1"}, {"limit": [5]}):
+        assert await decided(event("read", filePath="short", **odd)) == "deny"
+    assert await decided(event("read", filePath="short", limit=None, offset=0)) == "allow"
     assert await decided(event("read", filePath="short")) == "allow"
     assert await decided(event("read", filePath="short", limit=10)) == "allow"
     assert await decided(event("read", filePath="long", offset=2)) == "allow"
@@ -482,6 +500,9 @@ async def test_short_files_are_read_as_a_whole(name):
         (("edit", {"filePath": "/etc/hosts"}), "block"),
         (("bash", {"command": "cat /etc/shadow"}), "block"),
         (("bash", {"command": "sudo ls"}), "block"),
+        (("bash", {"command": "su -c ls"}), "block"),
+        (("bash", {"command": "X=1 pkexec ls"}), "block"),
+        (("bash", {"command": "echo su"}), "allow"),
         (("bash", {"command": "ls 2> /dev/null"}), "allow"),
         (("bash", {"command": "cp a /srv/data/a"}), "block"),
         (("edit", {"filePath": "etc/hosts"}), "allow"),
@@ -499,6 +520,12 @@ async def test_the_systems_own_folders_are_left_alone(given, word):
     ("given", "word"),
     [
         (("read", {"filePath": ".env"}), "deny"),
+        (("read", {"filePath": ".env", "limit": "5", "offset": -5, "pages": ["1"]}), "deny"),
+        (("bash", {"command": "cat $(<<< .env cat)"}), "deny"),
+        (("bash", {"command": "declare -n r=v; v=.env; cat $r"}), "deny"),
+        (("bash", {"command": "read -N4 a <<< .envX; cat $a"}), "deny"),
+        (("bash", {"command": "BASH_ENV=.env bash -c 'echo $KEY'"}), "deny"),
+        (("bash", {"command": "cat /proc/self/cwd/.env"}), "deny"),
         (("read", {"filePath": "/home/u/.ssh/id_ed25519"}), "deny"),
         (("read", {"filePath": "keys/server.pem"}), "deny"),
         (("read", {"filePath": "customers.csv"}), "deny"),

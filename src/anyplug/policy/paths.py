@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,9 @@ FOLDER: Final = ".cupcake"  # of a project
 HOME_FOLDER: Final = "policy"  # in our home: the user's policies for every tool of ours, in every project
 ACCEPTED: Final = "accepted"  # in our home: copies of projects' policies (see `accepted_copies`)
 DEEPEST: Final = 64  # folders above each other whose links are remembered
+
+# The folder that a process runs in, or the root: of a command, ours is another one.
+_OF_PROCESS: Final = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(cwd|root)(?=/|\Z)")
 
 _seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
 
@@ -95,7 +99,10 @@ def resolved(path: str, base: str) -> str:
 def expanded(word: str, base: str) -> str:
     """Expand what a shell certainly replaces at the beginning of a word."""
     if not word.startswith(("$", "~")):
-        return word
+        found = _OF_PROCESS.match(word)
+        return (base if found[1] == "cwd" else "") + (word[found.end() :] or "/") if found else word
+    if word == "~+" or word.startswith("~+/"):
+        return base + word[2:]
     for name, value in (("PWD", base), ("HOME", os.path.expanduser("~"))):
         for form in (f"${{{name}}}", f"${name}"):
             if word == form or word.startswith(form + os.sep):

@@ -123,7 +123,7 @@ def test_a_text_that_would_be_read_over_and_over_ends_the_reading():
 
 def test_files_that_are_written_are_told_apart_from_words():
     (simple,) = syntax.simple_commands("a >b 2>>c <d x")
-    assert simple.words == ("a", "d", "x")
+    assert simple.words == ("a", "x", "d")  # input files at the end: `<d a x` runs a
     assert simple.writes == ("b", "c")
 
 

@@ -34,6 +34,13 @@ TOLD = [
     f"alias x='{RUN}'; x",
     f"alias x='{RUN}'",
     "alias x='rm -r'; x vault",
+    "alias x='rm -r ' y=vault\nx y",
+    f"echo '{RUN}' > x.sh; BASH_ENV=x.sh bash -c :",
+    f"echo '{RUN}' > x.sh; export ENV=x.sh; sh -i",
+    f"su -c '{RUN}'",
+    f"su ada -c '{RUN}'",
+    f"mapfile -C '{RUN}' -c 1 a",
+    f"a='x[$({RUN})]'; read \"$a\" <<< 1",
     # git
     f"git rebase -x '{RUN}' HEAD~1",
     f"git rebase --exec '{RUN}' HEAD~1",
@@ -241,3 +248,8 @@ def test_what_runs_nothing_else_tells_nothing(command):
 )
 def test_what_is_told_is_bounded(command):
     assert len(told(command)) <= command_steps.MOST_TOLD
+
+
+def test_xargs_splits_what_it_reads_where_it_is_told_to():
+    steps = command_steps.read("printf 'rm,-r,vault' | xargs -d, env", ["/nowhere"]).steps
+    assert RUN in [" ".join(step.words[-3:]) for step in steps]

@@ -23,4 +23,26 @@ deny contains decision if {
 
 in_part if input.tool_input.offset > 1
 
-in_part if input.tool_input.limit < input.file_line_count
+in_part if {
+	is_number(input.tool_input.offset)
+	input.tool_input.offset < 0
+}
+
+in_part if {
+	is_number(input.tool_input.limit)
+	input.tool_input.limit < input.file_line_count
+}
+
+# What is no number means whatever the agent's tool makes of it.
+in_part if {
+	some key in {"offset", "limit"}
+	value := input.tool_input[key]
+	not is_number(value)
+	value != null
+}
+
+in_part if {
+	pages := input.tool_input.pages
+	not pages in {null, ""}
+	not endswith(lower(input.resolved_file_path), ".pdf")
+}

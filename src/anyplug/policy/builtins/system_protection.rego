@@ -111,6 +111,13 @@ halt contains decision(concat("", [config.message, ": ", word])) if {
 	regex.match(`(^|/)(sudo|doas)$`, word)
 }
 
+halt contains decision(concat("", [config.message, ": ", command.name])) if {
+	input.hook_event_name == "PreToolUse"
+	input.tool_name == "Bash"
+	some command in input.commands
+	command.name in {"su", "runuser", "pkexec", "run0"}
+}
+
 of_the_system(path) if {
 	some folder in folders
 	startswith(concat("", [lower(path), "/"]), folder)

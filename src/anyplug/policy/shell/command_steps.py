@@ -4,19 +4,29 @@ Self-protection and the `commands` that policies see are made of these steps. A 
 `word_patterns`).
 """
 
+import fnmatch
 import glob
 import itertools
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.paths import expanded, is_within, resolved
-from anyplug.policy.shell import plain_texts, reading_time, substitutions, syntax, told_texts, word_patterns
+from anyplug.policy.shell import (
+    destinations,
+    plain_texts,
+    reading_time,
+    substitutions,
+    syntax,
+    told_texts,
+    unpacking,
+    word_patterns,
+)
 from anyplug.policy.shell.word_values import KEYWORDS, Values, is_composable
 from anyplug.policy.shell.working_folders import WorkingFolders
 
@@ -37,6 +47,8 @@ LONGEST_FOLDER: Final = (
 )
 LONGEST_GLOB: Final = 255  # characters; a longer one can take minutes to parse, and is not written in good faith
 MOST_LINKS: Final = 8  # that lead to each other
+MOST_OPENED: Final = 64  # files that a line redirects, before it is uncertain what a descriptor leads to
+MOST_MADE: Final = 256  # files that a line writes
 MOST_READ: Final = 64  # words fed to `xargs`
 MOST_TOLD: Final = 64  # texts that programs of one line are told to run
 DEEPEST_TOLD: Final = 3  # levels of texts in texts
@@ -70,12 +82,15 @@ _NUMBERED: Final = late(r"\{\d+\}")  # of `parallel`: one of several lists
 ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = late(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
 _ATTACHED: Final = late(r"-\w(?=[@./~])")  # an option with its value, as in `-d@x`
+_DELIMITER: Final = late(r"(?:-[rtpxo]*d|--delimiter(?:=|$))(.*)", re.DOTALL)  # of `xargs`
+_DESCRIPTOR: Final = late(r"/+(?:dev/+fd|proc/+[^/]+/+fd)/+(?!pipe)[^/\s;|&)\"']+")
+_GLOB: Final = late(r"[*?]+|\[[^\]]*\]")
 _SKIPPING: Final = late(r"--?(?:exclude|ignore|skip)")
 
 
 _DOTTED: Final = late(r"dotglob|glob_?dots|GLOBIGNORE=|\*\(\w*D", re.IGNORECASE)
 _EVALUATED: Final = late(
-    r"\(\(|\$\[|\[\[|@P\}|\blet\b|\b(?:declare|typeset|local)\s+-\w*[in]|\$\{[^}]*[:\[]|PS\d=|\s-v\b"
+    r"\(\(|\$\[|\[\[|@P\}|\blet\b|\b(?:declare|typeset|local)\s+-\w*[in]|\$\{[^}]*[:\[]|PS\d=|\s-v\b|\$\{!|\bread\b"
 )
 
 
@@ -100,11 +115,13 @@ class Step:
         folder: str,
         links: dict[str, str] | None = None,
         known: dict[tuple[str, str, bool], list[str]] | None = None,
+        made: Sequence[str] = (),
         *,
         has_dots: bool = False,
     ) -> None:
         reading_time.check()
         self.words = words
+        self.made = made  # what earlier commands of the line write
         self.has_dots = has_dots
         self._known = {} if links or known is None else known  # places of words of the same line
         self.folder = folder
@@ -203,7 +220,7 @@ class Step:
         found = [self.where(word)]
         _, equals, value = word.partition("=")
         if equals and value:
-            found.append(self.where(value))
+            found += self.places(value) if any(char in value for char in syntax.GLOBS) else [self.where(value)]
         parts = path.split(os.sep)
         globs = [at for at, part in enumerate(parts) if any(char in part for char in syntax.GLOBS)]
         is_known = not word_patterns.is_unknown(path) and not word_patterns.is_unknown(folder)
@@ -220,7 +237,27 @@ class Step:
                 for match in matches
                 if behind or not (self._is_unlinking and os.path.islink(match))
             ]
-        return found
+        return [*found, *(self._among_made(path) if globs and is_known else ())]
+
+    def _among_made(self, pattern: str) -> Iterator[str]:
+        """Yield what a pattern may match that earlier commands of the line make: in a folder from them, any name."""
+        parts = os.path.normpath(os.path.join(self.folder, pattern)).split(os.sep)
+        for path in self.made:
+            names = path.split(os.sep)
+            if len(names) < len(parts) and not has_new_content(path, os.sep.join(parts[:-1])):
+                continue
+            if not all(name == part or _may_match(name, part) for name, part in zip(names, parts, strict=False)):
+                continue
+            rest = ["".join(_GLOB.sub(syntax.UNKNOWN, part)) for part in parts[len(names) :]]
+            yield os.sep.join([*names[: len(parts)], *rest])
+
+    def makes(self, line: str) -> Iterator[str]:
+        """Yield the files and folders that it writes."""
+        yield from self.writes
+        yield from self.targets() if may_write(self) and self.program not in destinations.COPIERS else ()
+        yield from (os.path.normpath(put.place) for put in destinations.puts(self.words, self.places))
+        if self.program in unpacking.UNPACKERS:
+            yield from unpacking.targets(self.words, self.folder, line)
 
     def made_links(self) -> dict[str, str]:
         """Return the links that `ln` creates, with their targets."""
@@ -276,6 +313,9 @@ def read(
     known: dict[tuple[str, str, bool], list[str]] = {}
     seen: set[tuple[object, ...]] = set()
     folders = WorkingFolders(starts, is_near)
+    made: dict[str, None] = {}
+    opened: dict[str, None] = {}  # what a descriptor may lead to
+    has_descriptors = bool(_DESCRIPTOR.search(line))
     for at, simple in enumerate(reading.commands):
         written = simple.marked or simple.words
         spoken = plain_texts.texts(written, 0)
@@ -285,11 +325,19 @@ def read(
             word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
         ]
         here: list[Step] = []
+        if has_descriptors:
+            files = [
+                part for word in (*simple.reads, *writes) for part in values.of(word) if not _DESCRIPTOR.search(part)
+            ]
+            opened |= dict.fromkeys(resolved(expanded(file, place), place) for file in files for place in folders.seen)
+            words = [one for word in words for one in _by_descriptor(word, opened)]
+            writes = [one for word in writes for one in _by_descriptor(word, opened)]
+            folders.is_sure &= len(opened) <= MOST_OPENED
         for place in folders.at(simple):
             for first in values.first_words(written[0]) if given else [[]]:
                 whole = _with_input([*first, *words], printed)
                 raw, whole = whole, list(map(word_patterns.simplified, whole))
-                step = Step(whole, writes, _changed_folder(whole, place), links, known, has_dots=has_dots)
+                step = Step(whole, writes, _changed_folder(whole, place), links, known, tuple(made), has_dots=has_dots)
                 step.raw = raw
                 step.given = written
                 step.has_output = bool(simple.marked or simple.marked_writes)
@@ -300,8 +348,12 @@ def read(
                 steps += [] if key in seen else [step]
                 seen.add(key)
         for step in here:
-            if made := step.made_links():
-                links = {**links, **made}
+            if linked := step.made_links():
+                links = {**links, **linked}
+            new = itertools.islice(step.makes(line), MOST_MADE) if len(made) < MOST_MADE else ()
+            if added := dict.fromkeys(new).keys() - made.keys():
+                made |= dict.fromkeys(added)
+                known = {}
         folders.go(simple, [(step.words, step.where_to) for step in here])
     return Line(line, steps, reading.is_sure and folders.is_sure, printed, folders.seen, has_dots)
 
@@ -312,6 +364,26 @@ def _unsplit(word: str, values: Values) -> list[str]:
     return made if all(len(one.split()) == len(word.split()) for one in made) else values.words(word)
 
 
+def _by_descriptor(word: str, opened: Iterable[str]) -> Iterator[str]:
+    """Yield a word, and what it names if a descriptor in it leads to one of some files."""
+    yield word
+    if found := _DESCRIPTOR.search(word):
+        files = itertools.islice(opened, MOST_OPENED)
+        yield from (word[: found.start()] + path + word[found.end() :] for path in files)
+
+
+def has_new_content(path: str, folder: str) -> bool:
+    """Return whether writing to a path may put any names into a folder: a new one, or the folder itself."""
+    return is_within(folder, path) and (path == folder or not os.path.isdir(path))
+
+
+def _may_match(name: str, part: str) -> bool:
+    """Return whether a part of a pattern may match a name, which may have unknown parts."""
+    if word_patterns.is_unknown(name):
+        return True
+    return (part[:1] == "." or name[:1] != ".") and len(part) <= LONGEST_GLOB and fnmatch.fnmatchcase(name, part)
+
+
 def told(line: Line) -> list[tuple[str, list[str]]]:
     """Return the texts that programs of a line are told to run, and those of these texts, with where they may run."""
     found: dict[str, list[str]] = {}
@@ -320,6 +392,7 @@ def told(line: Line) -> list[tuple[str, list[str]]]:
         new = []
         for one in waiting:
             for text in itertools.islice(_told_by(one), MOST_TOLD):
+                text = text.replace(syntax.UNKNOWN, told_texts.UNSET)  # noqa: PLW2901 - the parser drops the mark
                 if text.strip() and len(text) <= LONGEST_TOLD and text not in found and len(found) < MOST_TOLD:
                     found[text] = one.folders
                     new.append(text)
@@ -339,6 +412,8 @@ def _told_by(line: Line) -> Iterator[str]:
         yield from _aliased(step, aliases)
         if is_evaluating:
             yield from (f': "{word}"' for word in step.raw if ASSIGNMENT.match(word) and ("$(" in word or "`" in word))
+    if is_evaluating:
+        yield from (f': "{text}"' for text in line.printed if "$(" in text or "`" in text)
 
 
 def _told(step: Step, line: Line) -> Iterator[str]:
@@ -353,9 +428,7 @@ def _told(step: Step, line: Line) -> Iterator[str]:
         if is_run or _is_made(step, line):
             yield from line.printed
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
-    elif (step.paths or any(os.sep in word for word in step.words[step.start : step.start + 1])) and _is_made(
-        step, line
-    ):
+    elif (step.paths or _names_program(step)) and _is_made(step, line):
         yield from line.printed
     is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
     fed = line.printed if is_fed and not is_module else ()
@@ -369,11 +442,13 @@ def _aliased(step: Step, aliases: Sequence[Step]) -> Iterator[str]:
     if step.program == "alias":
         yield from (word.partition("=")[2] for word in step.words[step.start + 1 :])
         return
-    for one in aliases:
-        for word in one.words[one.start + 1 :]:
-            name, equals, value = word.partition("=")
-            if equals and name == step.program:
-                yield f"{value} {shlex.join(step.words[step.start + 1 :])}"
+    told = (word.partition("=") for one in aliases for word in one.words[one.start + 1 :])
+    known = {name: value for name, equals, value in told if equals}
+    if step.program in known:
+        first, rest = known[step.program], step.words[step.start + 1 :]
+        yield f"{first} {shlex.join(rest)}"
+        if first.endswith(" "):  # then the next word may be an alias, too
+            yield " ".join((first, *(known.get(word) or shlex.quote(word) for word in rest)))
 
 
 def carried(words: Sequence[str]) -> Iterator[list[str]]:
@@ -403,9 +478,16 @@ def carried(words: Sequence[str]) -> Iterator[list[str]]:
         is_value = False
 
 
+def _names_program(step: Step) -> bool:
+    """Return whether a command runs a file by its path, or names one that runs first."""
+    started = step.words[step.start : step.start + 1]
+    return any(os.sep in word for word in started) or any(map(told_texts.STARTED.match, step.words))
+
+
 def _is_made(step: Step, line: Line) -> bool:
     """Return whether a command runs a file that the same line writes."""
     ran = {step.where(word) for word in step.words[step.start : step.start + MOST_SHOWN] if not word.startswith("-")}
+    ran |= {step.where(found[1]) for word in step.words if (found := told_texts.STARTED.match(word))}
     return any(not ran.isdisjoint(one.writes) for one in line.steps if one is not step)
 
 
@@ -435,6 +517,14 @@ def may_write(step: Step) -> bool:
     return bool(names & WRITERS) or (bool(names & EDITING) and any(map(_IN_PLACE.match, step.words)))
 
 
+def _delimiter(words: Sequence[str]) -> str:
+    """Return what `xargs -d` splits its input at; empty if it is not told."""
+    for at, word in enumerate(words):
+        if found := _DELIMITER.fullmatch(word):
+            return substitutions.unescaped(found[1] or "".join(words[at + 1 : at + 2]))[:1]
+    return ""
+
+
 def _with_input(words: list[str], printed: list[str]) -> list[str]:
     """Add what `xargs` reads to the words that it runs: what the line prints, or else an unknown word."""
     if not words or words[0].rpartition("/")[2] not in SPREADING:
@@ -442,8 +532,8 @@ def _with_input(words: list[str], printed: list[str]) -> list[str]:
     if any(map(_NUMBERED.search, words)):
         made = substitutions.MADE if is_composable(words) else syntax.UNKNOWN
         words = [_NUMBERED.sub(made, word) for word in words]
-    has_ends = not {"-0", "--null"}.isdisjoint(words)  # a zero byte that `printf` prints is `?` here
-    read = [part for text in printed for part in (text.replace("?", " ") if has_ends else text).split()]
+    end = substitutions.NONE if not {"-0", "--null"}.isdisjoint(words) else _delimiter(words)
+    read = [part for text in printed for part in (*text.split(), *(text.split(end) if end else ())) if part.strip()]
     at = next((at for at, word in enumerate(words) if word.startswith("-I")), -1)
     mark = (words[at].removeprefix("-I") or "".join(words[at + 1 : at + 2])) if at >= 0 else "{}"
     found = []

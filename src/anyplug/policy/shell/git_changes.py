@@ -72,7 +72,8 @@ def removed(step: Step, guarded: Guarded, steps: Sequence[Step] = ()) -> list[Ch
     elif command == "rm":
         places = [] if "--cached" in options else [*named, *told]
     elif command == "checkout-index":
-        places = ["."] if "a" in short or "--all" in options else [*named, *told]
+        prefix = next((word.partition("=")[2] for word in options if word.startswith("--pre")), "")
+        places = [prefix or "."] if "a" in short or "--all" in options else [prefix + one for one in (*named, *told)]
     elif (command, *named[:1]) in SPARING or (command == "switch" and "--orphan" in options):
         places = ["."]
     elif command == "read-tree":

@@ -20,6 +20,7 @@ from anyplug.policy.shell.command_steps import (
     MOST_READ,
     RUNNING,
     Step,
+    has_new_content,
     may_write,
 )
 from anyplug.policy.shell.found_files import (
@@ -130,7 +131,7 @@ class CommandLine:
                 yield from (given for given, path in patterns if self._may_hold(step, given, path))
                 yield from self._named_from(step)
                 puts = itertools.chain(destinations.puts(step.words, step.places), self._repacked(step))
-                yield from (put.place for put in puts if self._is_put(put))
+                yield from (put.place for put in puts if self._is_put(put, step))
         for text, folders in () if self._is_inner else command_steps.told(self._line):
             inner = CommandLine(
                 text, self._folder, self._guarded, is_inner=True, starts=folders, has_dots=self._has_dots
@@ -189,7 +190,7 @@ class CommandLine:
                     if is_renamed:
                         yield destinations.Written(source, into)
 
-    def _is_put(self, put: destinations.Written) -> bool:
+    def _is_put(self, put: destinations.Written, step: Step) -> bool:
         """Return whether something that is copied, or something in it, gets a protected path."""
         if word_patterns.is_unknown(put.place):
             return any(
@@ -201,13 +202,15 @@ class CommandLine:
         if self._guarded.is_written(place) or put.is_file:
             return self._guarded.is_written(place)
         below = [each for each in self._guarded.places if is_within(each, place)]
-        return any(self._has_inside(put.source, place, each) for each in below)
+        return any(self._has_inside(put.source, place, each, step.made) for each in below)
 
-    def _has_inside(self, source: str, place: str, protected: str) -> bool:
+    def _has_inside(self, source: str, place: str, protected: str, made: Sequence[str]) -> bool:
         """Return whether a folder has something that gets a protected path at its place; if unknown, whether it may."""
         inner = os.path.join(source, os.path.relpath(protected, place))
-        if source and os.path.lexists(source):
-            return os.path.lexists(inner)
+        if source and (os.path.lexists(inner) or any(is_within(path, inner) for path in made)):
+            return True
+        if source and os.path.lexists(source) and not any(has_new_content(path, source) for path in made):
+            return False
         told = (path for step in self._steps for path in (*step.paths, *step.writes))
         if source and any(is_within(path, inner) or (path != source and is_within(inner, path)) for path in told):
             return True  # created by the same line

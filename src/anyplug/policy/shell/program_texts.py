@@ -32,6 +32,8 @@ _REPLACED: Final = late(r"""replace(?:All)?\(\s*["']([^"']+)["']\s*,\s*["']([^"'
 _CODES: Final = late(r"\b\d{2,3}(?:\s*,\s*\d{2,3}){3,}\b")  # of characters
 _DECODING: Final = late(r"b64|base64|hex|atob|decode|pack|H\*|rot_?13|revers|::-1|-1\]", re.IGNORECASE)
 _WALKING: Final = late(r"""\bPath\(\s*(?:(["'])([^"'\\]*)\1)?\s*\)\s*\.\s*rglob\(\s*(["'])([^"'/\\]+)\3\s*\)""")
+PLACEHOLDER: Final = late(r"[$#]?\{[\w.!:\[\]]*\}|%[-\d.]*[sdr]")  # where a program inserts a value
+_GLOBBED: Final = late(r"<([\w./-]*[*?][\w./*?-]*)>")  # of Perl
 _PIECE: Final = late(r"[\w.-]+")
 
 
@@ -49,6 +51,7 @@ def strings(program: str) -> list[str]:
 def readings(program: str) -> list[list[str]]:
     """Return the strings in a program as they are written, as they are joined, and as they are decoded."""
     program = _CHARACTER.sub(lambda found: f'"{_character(found[1])}"', program)
+    program = _GLOBBED.sub(r'"\1"', program)
     program = _INSERTED.sub(r"\1", _HOME.sub('"~"', _HERE.sub('"."', program)))
     plain: list[str] = []
     joined: list[str] = []
@@ -73,7 +76,8 @@ def readings(program: str) -> list[list[str]]:
 
 def pieces(text: str) -> set[str]:
     """Return the words of a program, of which it may make names."""
-    words = [found[0] for found in itertools.islice(_PIECE.finditer(text), MOST_PIECES)]
+    whole = PLACEHOLDER.sub(lambda found: f" {found[0].strip('{}$#%')} ", text)
+    words = [found[0] for found in itertools.islice(_PIECE.finditer(whole), MOST_PIECES)]
     return {*words, *(part for word in words for part in word.split(".") if part)}
 
 

@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import reading_time, substitutions
+from anyplug.policy.shell import reading_time, substitution_output, substitutions
 
 BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
@@ -31,7 +31,7 @@ _BREAK: Final = "\ue014"  # where a shell splits the output of a command into wo
 _KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
 _KNOWN_OUTPUT: Final = late("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
-    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013\ue014")
+    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013\ue014\ue015")
 )  # have special meanings here
 SHELLS: Final = frozenset(  # or so similar that programs and files stand in the same places
     {
@@ -54,8 +54,8 @@ TEXT_RUNNERS: Final = frozenset(  # run their arguments or input as shell comman
 )  # fmt: skip
 PREFIXES: Final = frozenset(  # run the words after them
     {
-        "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf",
-        "strace", "sudo", "time", "timeout", "toybox", "xargs",
+        "builtin", "busybox", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "pkexec", "run0",
+        "setsid", "stdbuf", "strace", "sudo", "time", "timeout", "toybox", "xargs",
     }
 )  # fmt: skip
 PACKAGED: Final = frozenset({"npx", "bunx", "pnpx", "npm", "pnpm", "bun", "uvx", "pipx"})  # run programs of packages
@@ -113,6 +113,8 @@ _BACKTICKED: Final = late(rf"(?:{_ESCAPED}|[^`\\])*")
 _DELIMITER: Final = late(rf"""(-?)[ \t]*((?:{_ESCAPED}|{_ANSI}|{_SINGLE}|{_DOUBLE}|[^{BLANKS};&|<>()\\'"])+)""")
 _WORD: Final = late(rf"""(?:'[^']*'?|"[^"]*"?|[^{BLANKS}'"]+)+""")
 _QUOTED: Final = late(r"""'([^']*)'?|"([^"]*)"?""")
+_SPECIAL: Final = late(r"[*?\[\\/]")
+ESCAPABLE: Final = '$`"\\\n'  # between double quotes
 _ANSI_ESCAPE: Final = late(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
 )
@@ -122,7 +124,7 @@ _ANSI_LETTERS: Final = {
 _HIDDEN: Final = {ord(char): 0xE000 + at for at, char in enumerate("{},.$")}  # quoted characters make no alternatives
 _SHOWN: Final = {code: char for char, code in _HIDDEN.items()}
 _INNERMOST: Final = late(r"(?<!\$)\{([^{}]*)\}")
-_RANGE: Final = late(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])")
+_RANGE: Final = late(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?(\d{1,9}))?")
 
 
 # Ways for a line to rerun words of an earlier command, or to redefine one.
@@ -144,6 +146,17 @@ class Simple(msgspec.Struct, frozen=True):
     reads: tuple[str, ...] = ()  # files after `<`; they are among the words, too
     scope: tuple[int, ...] = ()  # the text that contains it, and the subshells around it
     before: str = ""  # what separates it from the previous command, such as `&&`
+    inputs: int = 0  # how many of the words, at their end, are input files and texts
+    is_diverted: bool = False  # its output goes to a file, or its input comes from one
+
+    @property
+    def command(self) -> substitution_output.Command:
+        """Return what tells what it prints."""
+        words = self.marked or self.words
+        words = words[: len(words) - self.inputs]
+        is_piped = PIPE in words and len(words) == 2 and len(self.fed) == 1  # noqa: PLR2004
+        is_diverted = self.is_diverted or (PIPE in words and not is_piped)
+        return substitution_output.Command(words[:1] if is_piped else words, self.fed, self.before, is_diverted)
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -264,6 +277,8 @@ class _Line:
         self._is_fed = False  # the next word is input text for the command
         self._fed: list[str] = []
         self._is_read = False  # the next word is an input file of the command
+        self._is_diverted = False
+        self._inputs: list[str] = []  # these files and texts, which count as words of the command
         self._reads: list[str] = []
         self.opened_by = ""  # what precedes the parenthesis: $ < > = @ ? + * !
         self._scopes: list[int] = []  # the subshells that are open
@@ -295,18 +310,19 @@ class _Line:
         if not self._word or self._word[-1] != UNKNOWN:
             return
         words = [word for simple in inner.found for word in simple.marked or simple.words]
-        made = UNKNOWN
-        if inner.opened_by in {"$", "<"}:
-            made = substitutions.output([(one.marked or one.words, one.fed) for one in inner.found])
+        made = substitution_output.output([one.command for one in inner.found]) if inner.opened_by in {"$", "<"} else []
         if inner.opened_by == "$":
             is_split = not self.is_inside and not _ASSIGNED.match("".join(self._word[:1]))
-            parts = made.split() if is_split and len(made.split()) > 1 else [made]
-            self._word[-1] = (
-                made if made == UNKNOWN else _BREAK.join(part.translate(_HIDDEN).join(_KNOWN) for part in parts)
-            )
+            if len(made) > 1 and not substitutions.PRINTING.isdisjoint(self._words[:3]):
+                made = [UNKNOWN]  # `echo` would print all of them
+            each = [_broken(text, is_split=is_split) for text in made]
+            if len(each) > 1 and any(_BREAK in text for text in each):  # all of their words, whatever is beside them
+                each = [_BREAK.join([UNKNOWN, *each, UNKNOWN])]
+            self._has_braces |= len(each) > 1
+            self._word[-1] = f"{{{','.join(each)}}}" if len(each) > 1 else "".join(each)
         elif inner.opened_by in PROCESS:
             self._word[-1] = PIPE
-            self._fed += [] if made == UNKNOWN else [made]
+            self._fed += [text for text in made if text != UNKNOWN]
         elif inner.opened_by == "=":
             self._word[-1] = ELEMENT.join(["", *words]).translate(_HIDDEN)
         elif inner.opened_by == "!":
@@ -341,11 +357,13 @@ class _Line:
             text = "".join(self._word)
             parts = text.split(_BREAK)
             words = [word for part in parts for word in (_alternatives(part) if self._has_braces else [part])]
-            (self._writes if self._into else self._words).extend(word.translate(_SHOWN) for word in words)
+            words = [word.translate(_SHOWN) for word in words]
+            is_input = self._is_fed or self._is_read
+            (self._writes if self._into else self._inputs if is_input else self._words).extend(words)
             if self._is_fed:
-                self._fed += _shown([word.translate(_SHOWN) for word in words])
+                self._fed += _shown(words)
             if self._is_read:
-                self._reads += [word.translate(_SHOWN) for word in words]
+                self._reads += words
             self._into = self._is_fed = self._is_read = False
             self._word, self._has_braces = [], False
 
@@ -361,9 +379,11 @@ class _Line:
                 self._scopes.pop()
 
     def redirect(self, mark: str) -> None:
-        if not "".join(self._word).isdigit():  # 2> is about a stream
+        stream = "".join(self._word)
+        if not stream.isdigit():  # 2> is about a stream
             self.end_word()
         self._word = []
+        self._is_diverted |= mark != "<<<" and (not stream.isdigit() or int(stream) <= 1)
         self._into = ">" in mark
         self._is_fed = mark == "<<<"
         self._is_read = mark == "<"
@@ -371,7 +391,8 @@ class _Line:
     def end_command(self) -> None:
         self.end_word()
         self._into = self._is_fed = self._is_read = False
-        if self._words or self._writes:
+        if self._words or self._writes or self._inputs:
+            self._words += self._inputs
             marked, marked_writes = _shown(self._words), _shown(self._writes)
             words, writes = _bare(self._words), _bare(self._writes)
             self.found.append(
@@ -384,11 +405,22 @@ class _Line:
                     _shown(self._reads),
                     (0, *self._scopes[:DEEPEST_SCOPE]),
                     self._before[-LONGEST_SEPARATOR:],
+                    len(self._inputs),
+                    self._is_diverted,
                 )
             )
             self._before = ""
             self.cases = max(0, self.cases + ("case" in words) - ("esac" in words))
-        self._words, self._writes, self._fed, self._reads = [], [], [], []
+        self._words, self._writes, self._inputs, self._fed, self._reads = [], [], [], [], []
+        self._is_diverted = False
+
+
+def _broken(text: str, *, is_split: bool) -> str:
+    """Return the output of a command as a part of a word, split into words if a shell does that."""
+    if text == UNKNOWN:
+        return text
+    parts = text.split() if is_split and len(text.split()) > 1 else [text]
+    return _BREAK.join(part.translate(_HIDDEN).join(_KNOWN) for part in parts)
 
 
 def _shown(words: list[str]) -> tuple[str, ...]:
@@ -542,7 +574,8 @@ class _Reader:
         elif kind == "blank":
             line.end_word()
         elif kind == "escaped":
-            line.add(text[1:], is_quoted=True)
+            is_kept = line.is_inside and text[1] not in ESCAPABLE  # a backslash between double quotes
+            line.add(text if is_kept else _literal(text[1:], line), is_quoted=True)
         elif kind == "ansi":
             self.has_other_reading |= "\\'" in text
             self.is_sure &= text.endswith("'")
@@ -550,7 +583,7 @@ class _Reader:
             line.add(unescaped(body.removesuffix("'")), is_quoted=True)
         elif kind == "single":
             self.is_sure &= len(text) > 1 and text.endswith("'")
-            line.add(text.strip("'"), is_quoted=True)
+            line.add(_literal(text.strip("'"), line), is_quoted=True)
         else:
             line.braces = max(0, line.braces + (kind == "brace") - (kind == "close"))
             self.is_sure &= not (line.is_inside and line.braces and text == "'")
@@ -639,6 +672,11 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(code) if code <= sys.maxunicode and code not in substitutions.NO_TEXT else "?"
 
 
+def _literal(text: str, line: _Line) -> str:
+    """Return a quoted text; in ${…}, where it may be a pattern, what would be special in one has a backslash."""
+    return _SPECIAL.sub(r"\\\g<0>", text) if line.braces else text
+
+
 def _opening(command: str, at: int, line: _Line) -> str:
     """Return what makes a parenthesis an array or an extended glob; empty if nothing does."""
     before = command[at - 1 : at]
@@ -701,8 +739,11 @@ def _choices(body: str) -> list[str]:
     first, last = (int(ends[1]), int(ends[2])) if is_number else (ord(ends[1]), ord(ends[2]))
     if abs(last - first) > LONGEST_RANGE:
         return [UNKNOWN]
-    step = 1 if last >= first else -1
-    return [str(code) if is_number else chr(code) for code in range(first, last + step, step)]
+    by = max(1, int(ends[3] or 1))
+    codes = range(first, last + 1, by) if last >= first else range(first, last - 1, -by)
+    has_zeros = any(re.match(r"-?0\d", end) for end in ends.groups()[:2])
+    width = max(map(len, ends.groups()[:2])) if has_zeros else 0
+    return [f"{code:0{width}d}" if is_number else chr(code) for code in codes]
 
 
 def path_words(command: str) -> list[str]:

@@ -32,8 +32,11 @@ CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 MOUNTED: Final = "-sfT"  # how `ln` is told to make a link that stands for a folder in a container
 SHORT_OPTIONS: Final = {  # that take a command
     "tar": "IF", "gtar": "IF", "bsdtar": "I", "rsync": "e", "git": "xOu", "npm": "c", "npx": "c", "pnpm": "c",
+    "su": "c", "runuser": "c", "mapfile": "C", "readarray": "C",
 }  # fmt: skip
 CARRYING: Final = PREFIXES | {"find", "parallel", "fd", "then", "do", "else", "if", "while", "!", "{"}
+UNSET: Final = "$?"  # stands for a value that is not known
+MOST_TEMPLATES: Final = 8  # strings of a program in which it inserts another one
 MOST_NAMES: Final = 512  # of a folder, that the pieces of a program are compared with
 MOST_BEFORE: Final = 12  # words before a program that another one runs
 LONGEST_NAME: Final = 256  # characters of a text that is looked for as a file
@@ -43,6 +46,7 @@ _OPTION: Final = late(
     r"(?:=([\s\S]*))?"
 )
 _ENVIRONMENT: Final = late(r"(?:\w*(?:PAGER|EDITOR|COMMAND|OPEN|EXTERNAL_DIFF|ASKPASS|BROWSER|_SSH)|VISUAL)=([\s\S]+)")
+STARTED: Final = late(r"(?:BASH_ENV|ENV|PYTHONSTARTUP)=([\s\S]+)")  # a file that runs first
 _SETTING: Final = late(
     r"pager|editor|command|program|cmd|helper|driver|external|textconv|clean|smudge|process|fsmonitor|hook",
     re.IGNORECASE,
@@ -57,6 +61,8 @@ _MADE_BY_MAKE: Final = late(r"\$[({]shell ([^)}]*)[)}]")
 _REMOVING: Final = late(
     r"rmtree|remove|unlink|rename|rmdir|rmSync|rm_r|\brm\(|delete|\bmove\(|\.mv\b|copy_?tree|cpSync|cp_r", re.IGNORECASE
 )
+_WALKING: Final = late(r"glob|iterdir|walk|scandir|listdir|readdir|readdirSync|children|<[^<>\s]*\*[^<>\s]*>")
+_WRITING: Final = late(r"write|truncate|touch|chmod|dump|open\([^()]*,\s*[\"'][^\"']*[wax+]", re.IGNORECASE)
 _CONTAINER_FLAG: Final = late(
     r"-[itdPqT]+|--(?:rm|init|privileged|read-only|detach|interactive|tty|publish-all|quiet|no-healthcheck|no-deps|build)"
 )
@@ -68,6 +74,8 @@ def of(words: Sequence[str], folder: str, fed: Sequence[str] = ()) -> Iterator[s
     for word in words:
         if found := _ENVIRONMENT.match(word):
             yield found[1]
+        if found := STARTED.match(word):
+            yield f". {shlex.quote(found[1])}"
     start = next((at for at, word in enumerate(words) if "=" not in word or word.startswith("-")), len(words))
     for at in range(start, min(len(words), start + MOST_BEFORE)):
         yield from _of_program(list(words[at:]), folder, fed, [word.partition("=")[2] for word in words[:start]])
@@ -131,6 +139,9 @@ def _of_program(  # noqa: C901 - one branch for each language
         for text in (*rest, *fed):
             if any(char in text for char in " ('\"`"):
                 yield from _strings(name, text[:LONGEST], folder)
+                for one in rest[:MOST_BEFORE]:  # what the program is given, with its strings behind it
+                    given = (f"{one}/{each.lstrip('/')}" for each in program_texts.strings(text[:LONGEST]))
+                    yield from _files(name, [path for path in given if one != text and _is_there(path, folder)], folder)
         yield from _composed("rm -r" if _REMOVING.search(whole) else name, whole, folder)
 
 
@@ -214,7 +225,8 @@ def _awk(program: str, folder: str) -> Iterator[str]:
 def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     """Yield the strings in a program as commands, alone and as the words of one, and those that are paths as files."""
     program, walked = program_texts.walks(program)
-    for place, pattern in walked if _REMOVING.search(program) else ():
+    is_changing = _REMOVING.search(program) or _WRITING.search(program)
+    for place, pattern in walked if is_changing else ():
         yield f"find {shlex.quote(place)} -name {shlex.quote(pattern)} -exec rm -r {{}} +"
     for texts in program_texts.readings(program):
         yield from (text for text in texts if " " in text)
@@ -223,15 +235,31 @@ def _strings(name: str, program: str, folder: str) -> Iterator[str]:
     found = program_texts.strings(program)
     yield from _files(name, found, folder)
     yield from _joined(name, found, folder)
+    if is_changing and _WALKING.search(program):
+        yield from _walked([text for text in found if text and not any(char in text for char in " \n\0")], folder)
     if _REMOVING.search(program):
         yield from _files("rm -r", found, folder)
     if "extract" in program or "unpack" in program:
         yield from _files("tar xf", found, folder)
 
 
+def _walked(texts: Sequence[str], folder: str) -> Iterator[str]:
+    """Yield what changes the files that a program finds: by a name below its folders, and in them."""
+    starts = [text for text in texts if os.path.isdir(os.path.join(folder, text))]
+    for text in texts:
+        if text in starts:
+            yield f"tee {shlex.quote(text)}/*"
+        else:
+            yield f"find {shlex.join(starts or ['.'])} -name {shlex.quote(text)} -delete"
+            yield f"tee {_globbing(text)}"
+
+
 def _joined(name: str, texts: Sequence[str], folder: str) -> Iterator[str]:
     """Return files whose names are put together of two strings, as `Path("a") / "b"` and `"a/" + "b"` are."""
-    made = (text for pair in itertools.pairwise(texts) for text in ("/".join(pair), "".join(pair)))
+    pairs = (text for pair in itertools.pairwise(texts) for text in ("/".join(pair), "".join(pair)))
+    templates = itertools.islice(filter(program_texts.PLACEHOLDER.search, texts), MOST_TEMPLATES)
+    filled = (one.join(program_texts.PLACEHOLDER.split(text)) for text in templates for one in texts)
+    made = (*pairs, *filled)
     yield from (f"{name} {shlex.quote(text)}" for text in made if len(text) < LONGEST_NAME and _is_there(text, folder))
 
 
@@ -251,7 +279,8 @@ def _files(name: str, texts: Sequence[str] | Iterator[str], folder: str) -> Iter
         if _PATH.fullmatch(text) or (
             text and "\0" not in text and len(text) < LONGEST_NAME and _is_there(text, folder)
         ):
-            yield f"{name} {_globbing(text) if '{' in text else shlex.quote(text)}"
+            parts = program_texts.PLACEHOLDER.split(text)
+            yield f"{name} {_globbing(text) if '{' in text and len(parts) < 2 else UNSET.join(map(shlex.quote, parts))}"  # noqa: PLR2004
 
 
 def _is_there(text: str, folder: str) -> bool:

@@ -5,7 +5,6 @@ the line is UNKNOWN; one that the line makes in a way that is not computed here 
 are patterns: texts with these marks and with globs.
 """
 
-import fnmatch
 import itertools
 import os
 import re
@@ -13,14 +12,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import substitutions
+from anyplug.policy.shell import reading_time, substitutions
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
-from anyplug.policy.shell.syntax import ELEMENT, PREFIXES, SHELLS, Simple
+from anyplug.policy.shell.syntax import ELEMENT, PREFIXES, SHELLS, Simple, unescaped
 
 ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
 ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
 KEYWORDS: Final = frozenset({"do", "then", "else", "elif", "if", "while", "until", "!", "{", "time"})
 LOOPS: Final = frozenset({"for", "while", "until", "select"})
+DECLARING: Final = frozenset({"declare", "local", "typeset"})
+ENDING: Final = frozenset({"fi", "done", "esac", "}"})  # of blocks
+OPENING: Final = LOOPS | {"if", "case", "{"}
+COUNTING: Final = frozenset({"let", "getopts", "wait", "coproc", "unset"})  # set variables to what is not computed
+CHANGING: Final = frozenset({"_", "OPTARG", "BASH_REMATCH", "RANDOM", "OLDPWD", "DIRSTACK"})  # shells set them
+KEYS: Final = "["  # behind the name of an array, stands for its keys
 READING: Final = frozenset({"read", "mapfile", "readarray"})
 TELLING: Final = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VIRTUAL_ENV")  # whose values count
 TELLING_NAME: Final = late(r"ANYPLUG|CUPCAKE", re.IGNORECASE)  # of a variable that leads to our files
@@ -35,12 +40,25 @@ MOST_IN_ALL: Final = 8_192  # words that a line expands to through its variables
 MOST_PIECES: Final = 64  # of a word with too many values; nobody writes more in good faith
 MOST_OVERFLOWS: Final = 32  # words of a line with too many values, before the worst is assumed
 LONGEST_VALUE: Final = 1024  # characters
+ATTRIBUTES: Final = frozenset("lucnAagrxtfFpI")  # of variables: what these make of values is computed
+LONGEST_MATCHED: Final = 128  # characters of a value that a pattern with `*` is compared with
+MOST_STARS: Final = 2  # in a pattern: each multiplies the time that it takes
 DEEPEST: Final = 6  # levels of ${a:-${b}}
-_REFERENCE: Final = late(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-]))")
+_REFERENCE: Final = late(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-])|\[[^\]]*\])")
 _BRACED: Final = late(r"(!?)(\w+|[@*?$!-])(\[[^\]]*\])?([\s\S]*)")
 _FLAGS: Final = late(r"^\([^()]*\)")  # of zsh, as in ${(j::)name}
 _NAMELESS: Final = late(r":?[-=]([\s\S]*)")  # zsh: ${:-value}
-_SLICE: Final = late(r":\s*\(?(-?\d+)\)?\s*(?::\s*\(?(-?\d+)\)?)?\s*")
+_DEFAULTING: Final = late(r":?([-=+?])([\s\S]*)")
+_OFFSET: Final = r"\s*\(?\s*(-?(?:0|[1-9]\d*))?\s*\)?\s*"
+_SLICE: Final = late(rf":{_OFFSET}(?::{_OFFSET})?")
+_USED: Final = late(rf"\$\{{?{substitutions.SPLIT}?[!#]?([A-Za-z_]\w*)")
+_GLUED: Final = late(r"[^/]")  # beside a variable, a part of the same name
+_SET: Final = late(r"\[([!^]?)(\]?[^\]\[:.=\\]*)\]")  # of a pattern
+_QUOTED: Final = late(r"\\([*?\[\\/])")
+_READ_OPTION: Final = late(r"-[ersu]*([nNd])(.*)", re.DOTALL)
+_SLASH: Final = late(r"(?<!\\)/")
+_ESCAPED: Final = r"\\\1"
+_NAMES: Final = late(r"[A-Za-z_]\w*")
 _KEY: Final = late(r"\[[^\]]*\]=")
 _PIECE: Final = late(r"[\w.]+")
 _LITERALS: Final = late(rf"[^{UNKNOWN}{MADE}*?\[\]${{}}/]+")
@@ -55,6 +73,8 @@ class Values:
         self._left = MOST_IN_ALL
         self._overflows = 0
         self._read: list[str] = []  # what `read` may read
+        self._attributes: dict[str, set[str]] = {}  # letters of `declare -l` and the like
+        self._maybe_unset = _maybe_unset(commands)  # names of variables
         lines = [one.marked or one.words for one in commands]
         self._has_loop = any(word in LOOPS for words in lines for word in words[:2])
         functions = {words[0] for words in lines if len(words) == 1 and "=" not in words[0]}
@@ -121,11 +141,13 @@ class Values:
             name = words[start].rpartition("/")[2] if start < len(words) else ""
             if name in substitutions.PRINTING:
                 last = self.of(substitutions.printed(words[start:]).rstrip("\n"))
-            elif last and one.before.strip() == "|" and name in substitutions.TRANSFORMING:
+            elif last and one.before.strip() == "|" and name in substitutions.PASSING | substitutions.TRANSFORMING:
                 pieces = [piece for text in last for piece in _PIECE.findall(text)]
-                last = [substitutions.transformed(name, words[start:], text) for text in last]
+                made = [substitutions.transformed(name, words[start:], text) for text in last]
                 if name in substitutions.CUTTING and not is_composable(pieces):
-                    last = [UNKNOWN]
+                    made = [UNKNOWN]
+                is_passing = name in substitutions.PASSING  # perhaps parts, and in another order
+                last = [*last, *(text for text in made if text not in {UNKNOWN, MADE})] if is_passing else made
             elif not (last and name in substitutions.PASSING):
                 last = []
             found += last
@@ -133,9 +155,9 @@ class Values:
 
     def _may_set(self, words: Sequence[str]) -> bool:
         return any(
-            ASSIGNMENT.match(word) or word in LOOPS or word in READING or word in SHELLS
+            ASSIGNMENT.match(word) or word in LOOPS or word in READING or word in SHELLS or word in COUNTING
             for word in (word.rpartition("/")[2] if "=" not in word else word for word in words)
-        ) or any(word in {"printf", "set"} or word in self._functions for word in words[:3])
+        ) or any(word in {"printf", "set"} or word in self._functions or "${" in word for word in words)
 
     def _readable(self, commands: Sequence[Simple]) -> list[str]:
         if not any(word in READING for one in commands for word in one.words):
@@ -151,10 +173,22 @@ class Values:
             words.pop(0)
         name = words[0].rpartition("/")[2] if words else ""
         is_setting = name in ASSIGNING
+        flags = {letter for word in words[1:] if name in DECLARING and word[:1] == "-" for letter in word[1:]}
+        for word in words[1:] if flags else ():
+            if found := _NAMES.match(word):
+                self._attributes.setdefault(found[0], set()).update(flags)
+        for word in words:
+            if "${" in word and "=" in word:
+                self.of(word)  # ${a:=b} sets it, too
+        started: dict[str, list[str]] = {}  # the values before the command, which several words may be alternatives of
         for at, word in enumerate(words):
             found = ASSIGNMENT.match(word)
             if found is not None:
-                self._assign(found[1], word[found.end() :], adds=bool(found[2]))
+                key, has_key, _ = word[len(found[1]) :].partition("]")
+                self._note(found[1] + KEYS, [key[1:]] if has_key and key.startswith("[") else [])
+                unset = [""] if found[1] in self._maybe_unset else []
+                earlier = started.setdefault(found[1], [*self._known.get(found[1], ("",)), *unset])
+                self._assign(found[1], word[found.end() :], earlier if found[2] else None)
             elif not (is_setting and (at == 0 or word.startswith("-"))):
                 words = words if is_setting else words[at:]
                 break
@@ -165,25 +199,44 @@ class Values:
             self._note(words[1], self._value(ARGUMENTS))
         elif name in READING:
             for variable in ("REPLY", "MAPFILE", *(word for word in words[1:] if word.isidentifier())):
-                self._note(variable, self._read)
+                self._note(variable, [*self._limited(words), *self._read])
         elif name == "printf" and words[1:2] == ["-v"]:
-            self._note("".join(words[2:3]), self.of(substitutions.printed(words)))
+            for variable in self.of("".join(words[2:3])):
+                self._note(variable.partition("[")[0], self.of(substitutions.printed(words)))
+        elif name in COUNTING:
+            for variable in (found for word in words[1:] for found in _NAMES.findall(word)):
+                self._note(variable, [UNKNOWN])
         elif name == "set" or name in self._functions or name in SHELLS:
             given = [value for word in words[1:] for value in self.words(word)]
             self._note(ARGUMENTS, given)
 
-    def _assign(self, name: str, text: str, *, adds: bool) -> None:
+    def _limited(self, words: Sequence[str]) -> list[str]:
+        """Return what `read -n COUNT` and `read -d END` may read."""
+        found: list[str] = []
+        for at, word in enumerate(words):
+            if option := _READ_OPTION.fullmatch(word):
+                given = option[2] or "".join(words[at + 1 : at + 2])
+                if option[1] == "d":
+                    found += [part for text in self._read for part in text.split(given[:1] or UNKNOWN)]
+                elif given.isdecimal():
+                    found += [text[: int(given)] for text in self._read]
+        return found
+
+    def _assign(self, name: str, text: str, earlier: list[str] | None) -> None:
+        """Record a value; with `earlier`, it is added to these or to the present ones."""
         elements = text.split(ELEMENT)
         if len(elements) > 1:  # for an array, with all of them joined
+            keys = [found[0][1:-2] for one in elements if (found := _KEY.match(one))]
+            self._note(name + KEYS, keys or (elements[1:] if "A" in self._attributes.get(name, ()) else ()))
             values = [value for one in elements[1:] for value in self.of(_KEY.sub("", one, count=1))]
             self._note(name, [*values, "".join(values), " ".join(values)])
-        elif not adds:
+        elif earlier is None:
             self._note(name, self.of(text))
         elif self._has_loop:
             fragments = [*self._known.get(name, ()), *self.of(text)]
             self._note(name, [*fragments, MADE if is_composable(fragments) else UNKNOWN])
         else:
-            before, more = list(self._known.get(name, ("",))), self.of(text)
+            before, more = list(dict.fromkeys((*earlier, *self._known.get(name, ())))), self.of(text)
             self._left -= len(before) * len(more)
             made = map("".join, itertools.product(before, more)) if self._left >= 0 else iter((MADE,))
             self._note(name, itertools.islice(made, MOST_VALUES))
@@ -192,11 +245,21 @@ class Values:
         known = self._known.setdefault(name, {})
         if len(known) > MOST_VALUES:
             return
+        if letters := self._attributes.get(name):
+            values = list(values)
+            if "n" in letters:  # what it refers to is set, too
+                for target in [one.partition("[")[0] for one in known if _NAMES.match(one)]:
+                    if target != name and target not in self._attributes:
+                        self._note(target, values)
+            values = [*values, *(_attributed(value, letters) for value in values)]
         for value in values:
             if len(known) >= MOST_VALUES:
                 known[MADE if is_composable([*known, value]) else UNKNOWN] = None
                 return
             known[value if len(value) <= LONGEST_VALUE else UNKNOWN] = None
+
+    def _is_assigned(self, name: str) -> bool:
+        return name in self._known or name in self._before
 
     def _value(self, name: str) -> list[str]:
         """Return the values of a variable."""
@@ -206,8 +269,11 @@ class Values:
                 return ["bash"]
             return [*dict.fromkeys(given), *([" ".join(given)] if not name.isdigit() and given else ()), UNKNOWN]
         found = [*self._known.get(name, ()), *self._before.get(name, ())]
+        if "n" in self._attributes.get(name, ()):
+            targets = [one.partition("[")[0] for one in found]
+            found += [value for one in targets if one not in self._attributes for value in self._value(one)]
         if found:
-            return list(dict.fromkeys(found))
+            return list(dict.fromkeys((*found, UNKNOWN) if name in CHANGING else found))
         if TELLING_NAME.search(name):
             return [MADE]
         if name in SHELL_NAMES:
@@ -225,20 +291,32 @@ class Values:
         while found := _REFERENCE.search(word, at):
             pieces.append([word[at : found.start()]])
             at = found.end()
+            name = found[2] or found[3] or ""
             if found[2] == "PWD" and "PWD" not in self._known:
                 pieces.append(["$PWD"])
             elif not found[1]:
-                pieces.append(self._value(found[2] or found[3]))
+                pieces.append(self._value(name) if name else [UNKNOWN])
             else:
                 end = _closing(word, at)
                 if end < 0:
                     return [*pieces, [UNKNOWN]]
-                pieces.append(self._braced(word[at:end], depth - 1))
+                name = word[at:end]
+                pieces.append(self._braced(name, depth - 1))
                 at = end + 1
+                if "[@]" in name and (pieces[-2] != [""] or word[at:]):
+                    pieces[-1] = [*pieces[-1], UNKNOWN]  # each element is a word
+            used = _USED.match(word, found.start())
+            is_glued = _GLUED.search(word[max(found.start() - 1, 0) : found.start()] + word[at : at + 1])
+            if is_glued and used and used[1] in self._maybe_unset and self._is_assigned(used[1]):
+                pieces[-1] = list(dict.fromkeys((*pieces[-1], "")))
         return [*pieces, [word[at:]]]
 
-    def _braced(self, text: str, depth: int) -> list[str]:
+    def _braced(self, text: str, depth: int) -> list[str]:  # noqa: C901 - one branch for each form
         """Return the values of a ${…} expression."""
+        if text.startswith(substitutions.SPLIT):
+            values = self._braced(text[1:], depth)
+            split = ["".join(one.split()) for one in values if one and one.split() != [one]]
+            return list(dict.fromkeys((*values, *split, *([UNKNOWN] if split else ()))))
         bare = _FLAGS.sub("", text)
         if depth > 0 and (found := _NAMELESS.fullmatch(bare)):
             values = self.of(found[1], depth)
@@ -246,20 +324,32 @@ class Values:
         found = _BRACED.fullmatch(bare)
         if found is None or depth <= 0:
             return [UNKNOWN]
-        indirect, name, _, operation = found.groups()
+        indirect, name, subscript, operation = found.groups()
         if name == "PWD" and not operation:
             return ["$PWD"]
+        is_list = name in {"@", "*"} or subscript in {"[@]", "[*]"}
         values = self._value(name)
-        if indirect:
-            values = [value for one in values for value in self._value(one)]
+        if indirect and is_list:
+            values = [*self._known.get(name + KEYS, ()), *self._before.get(name + KEYS, ()), UNKNOWN]
+        elif indirect:
+            values = [value for one in values for value in self._value(one.partition("[")[0])]
+        if subscript == "[*]" and "IFS" in self._known:
+            values = [*values, UNKNOWN]
         if not operation:
             return values
-        if operation.lstrip(":")[:1] in {"-", "=", "+", "?"} and not _SLICE.fullmatch(operation):
-            other = self.of(operation.lstrip(":")[1:], depth)
-            is_unset = values == [UNKNOWN]
+        if found := _DEFAULTING.fullmatch(operation):
+            other = self.of(_QUOTED.sub(r"\1", found[2]), depth)
+            if found[1] == "=":
+                self._note(name, other)
+            if found[1] in "+?":
+                return [*other, ""] if found[1] == "+" else values
+            is_unset = values == [UNKNOWN] and not self._is_assigned(name)
             return list(dict.fromkeys([*(() if is_unset and any(other) else values), *filter(None, other)])) or [""]
-        given = self.of(operation, depth)[0]
-        return list(dict.fromkeys(_operated(value, given) for value in values))
+        given = self.of(operation, depth)
+        if len(given) * len(values) > MOST_VALUES:
+            return [MADE]
+        made = [text for value in values for one in given for text in _operated(value, one)]
+        return list(dict.fromkeys([*values, *made, UNKNOWN] if is_list else made))
 
 
 def is_composable(fragments: Iterable[str]) -> bool:
@@ -285,50 +375,129 @@ def _closing(word: str, at: int) -> int:
     return -1
 
 
-def _operated(value: str, operation: str) -> str:
-    """Return the result of a parameter operation on a value."""
-    if UNKNOWN in value or MADE in value or "$" in value:
-        return MADE if MADE in value else UNKNOWN
+def _maybe_unset(commands: Sequence[Simple]) -> set[str]:
+    """Return the variables that may not be set yet where they are used."""
+    found: set[str] = set()
+    is_set: set[str] = set()
+    depth = 0  # of blocks, which may or may not run
+    for one in commands:
+        words = one.marked or one.words
+        found |= {name for word in words if "$" in word for name in _USED.findall(word)} - is_set
+        depth += sum(word in OPENING for word in words[:2]) - sum(word in ENDING for word in words[:1])
+        start = int(words[:1] != () and words[0] in ASSIGNING)
+        found |= {match[1] for word in words if (match := ASSIGNMENT.match(word)) and match[2]} - is_set
+        assigned = [ASSIGNMENT.match(word) for word in words[start:] if not (start and word.startswith("-"))]
+        if words[:1] == ("for",):
+            is_set.update(words[1:2])
+        elif words[:1] == ("unset",):
+            is_set.difference_update(words)
+        elif depth <= 0 and len(one.scope) == 1 and one.before.strip() in {"", ";"} and all(assigned):
+            is_set.update(match[1] for match in assigned if match)
+    return found
+
+
+def _attributed(value: str, letters: set[str]) -> str:
+    """Return what becomes of a value by the attributes of its variable."""
+    if any(mark in value for mark in (UNKNOWN, MADE, "$")) or not value.isascii():
+        return UNKNOWN
+    if "i" in letters:
+        return value if value.isdecimal() else UNKNOWN
+    if letters - ATTRIBUTES:
+        return MADE
+    changes = {"l": str.lower, "u": str.upper, "c": str.capitalize}
+    return next((change(value) for letter, change in changes.items() if letter in letters), value)
+
+
+def _operated(value: str, operation: str) -> list[str]:  # noqa: C901 - one branch for each operation
+    """Return the results of a parameter operation on a value; what is not listed here is MADE."""
+    if MADE in value or MADE in operation:
+        return [MADE]
+    if UNKNOWN in value or "$" in value:
+        return [UNKNOWN]
     if operation.startswith(substitutions.FORMATTING):
         given = operation.removeprefix(substitutions.FORMATTING)
-        return substitutions.formatted(value.replace("$", ""), given.split(substitutions.BETWEEN))
+        return [substitutions.formatted(value, given.split(substitutions.BETWEEN))]
+    if UNKNOWN in operation:
+        return [MADE if operation[0] == ":" else UNKNOWN]
+    reading_time.check()
+    if len(value) > LONGEST_VALUE or len(operation) > LONGEST_VALUE:
+        return [MADE]
+    if "*" in operation and len(value) > LONGEST_MATCHED:
+        return [MADE]
     if found := _SLICE.fullmatch(operation):
-        rest = value[int(found[1]) :]
-        return rest if found[2] is None else rest[: int(found[2])]
-    changes = {",,": str.lower, "^^": str.upper, ",": _lower_first, "^": str.capitalize, "@L": str.lower}
-    changes |= {"@U": str.upper, "@u": str.capitalize, "@Q": str, "@E": substitutions.unescaped, "@P": str}
-    if operation in changes:
-        return changes[operation](value)
+        return [_sliced(value, int(found[1] or 0), operation.count(":") > 1, int(found[2] or 0))]
+    if operation in {",,", "@L", "^^", "@U", ",", "^", "@u"}:
+        first, rest = (value[:1], value[1:]) if operation in {",", "^", "@u"} else (value, "")
+        return [(first.lower() if operation[-1] in ",L" else first.upper()) + rest] if value.isascii() else [MADE]
+    if operation == "@E":
+        return [unescaped(value)]
+    if operation == "@Q":
+        return ["'" + value.replace("'", r"'\''") + "'"]
+    if operation == "@P" and "\\" not in value and "`" not in value:
+        return [value]
     if operation.startswith("/"):
         return _replaced(value, operation[1:])
     if operation[:1] in {"#", "%"}:
         return _cut(value, operation)
-    return MADE
+    return [MADE]
 
 
-def _lower_first(value: str) -> str:
-    return value[:1].lower() + value[1:]
+def _sliced(value: str, offset: int, has_length: bool, length: int) -> str:
+    start = offset if offset >= 0 else offset + len(value)
+    end = len(value) if not has_length else start + length if length >= 0 else len(value) + length
+    return value[start : max(end, start)] if start >= 0 else ""
 
 
-def _replaced(value: str, operation: str) -> str:
+def _regex(pattern: str) -> "re.Pattern[str] | None":
+    """Translate the pattern of a parameter operation; None if it is not computed."""
+    made, at = "", 0
+    if pattern.count("*") > MOST_STARS or any(mark in pattern for mark in "({"):
+        return None
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "\\":
+            made += re.escape(pattern[at : at + 1])
+            at += 1
+        elif char in "*?":
+            made += ".*" if char == "*" else "."
+        elif char == "[":
+            found = _SET.match(pattern, at - 1)
+            if found is None:
+                return None
+            made += f"[{'^' if found[1] else ''}{re.sub(r'([]^&~|])', _ESCAPED, found[2])}]"
+            at = found.end()
+        else:
+            made += re.escape(char)
+    try:
+        return re.compile(made, re.DOTALL)
+    except re.error:
+        return None
+
+
+def _replaced(value: str, operation: str) -> list[str]:
     is_every = operation.startswith("/")
-    pattern, _, new = operation.removeprefix("/").partition("/")
-    if not pattern or any(char in pattern for char in "*?[\\") or pattern[0] in "#%":
-        return MADE
-    return value.replace(pattern, new, -1 if is_every else 1)
+    body = operation.removeprefix("/")
+    cut = _SLASH.search(body)
+    pattern, new = (body[: cut.start()], body[cut.end() :]) if cut else (body, "")
+    found = _regex(pattern)
+    if found is None or found.fullmatch("") or (pattern[0] in "#%" and not is_every):
+        return [MADE]
+    new = _QUOTED.sub(r"\1", new)
+    count = 0 if is_every else 1
+    plain = found.sub(lambda _: new, value, count=count)
+    return [plain, found.sub(lambda match: new.replace("&", match[0]), value, count=count)]  # before bash 5.2, and now
 
 
-def _cut(value: str, operation: str) -> str:
+def _cut(value: str, operation: str) -> list[str]:
     """Remove a prefix (#) or a suffix (%): the shortest match, or the longest if the mark is doubled."""
-    mark, pattern = operation[0], operation.lstrip(operation[0])
-    is_longest = operation[:2] == mark * 2
-    if len(value) > substitutions.LONGEST or len(pattern) > substitutions.LONGEST:
-        return MADE
-    if not any(char in pattern for char in "*?["):
-        return value.removeprefix(pattern) if mark == "#" else value.removesuffix(pattern)
+    mark, is_longest = operation[0], operation[:2] == operation[0] * 2
+    found = _regex(operation[1 + is_longest :])
+    if found is None:
+        return [MADE]
     lengths = range(len(value), -1, -1) if is_longest else range(len(value) + 1)
     for length in lengths:
         end = len(value) - length
-        if fnmatch.fnmatchcase(value[:length] if mark == "#" else value[end:], pattern):
-            return value[length:] if mark == "#" else value[:end]
-    return value
+        if found.fullmatch(value[:length] if mark == "#" else value[end:]):
+            return [value[length:] if mark == "#" else value[:end]]
+    return [value]
