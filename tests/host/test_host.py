@@ -780,8 +780,12 @@ async def test_a_program_that_too_many_open_files_keep_from_starting_says_so(for
 
 
 async def test_a_host_that_was_not_entered_says_so(cyclop):
+    host = Host(plugins=[cyclop()])
     with pytest.raises(RuntimeError, match="async with Host"):
-        await Host(plugins=[cyclop()]).call("hello")
+        await host.call("hello")
+    parts = set(vars(host))
+    async with host:
+        assert set(vars(host)) == parts  # so that each of them can say it
 
 
 async def test_values_are_written_before_extensions_start_that_must_not_see_them(host, stavrobot):

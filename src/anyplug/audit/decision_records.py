@@ -3,12 +3,12 @@
 A decision and its record are one transaction: either both are stored or neither is.
 """
 
-import os
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anyplug.audit.audit_log import TRUST, Audit, Record
+from anyplug.audit.call_ids import call_id
 from anyplug.home.database import Store
 from anyplug.model.untrusted_text import for_people
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-UNGUESSABLE = 8  # bytes of a record's id
 LONGEST_NOTE = 300  # characters
 MOST_NOTES = 20
 
@@ -37,7 +36,7 @@ class Decision:
         at = time.time_ns() // 1000
         notes = tuple(for_people(" ".join(note.split()), LONGEST_NOTE) for note in self.notes[:MOST_NOTES])
         return Record(
-            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            call=call_id(at),
             at=at / 1_000_000,
             kind=TRUST,
             attachment=place,

@@ -36,10 +36,17 @@ class _Look(NamedTuple):
 class Admission:
     """Checks a plugin before anything of it runs. `close` when done."""
 
-    def __init__(self, catalog: Catalog, secrecies: Redactions, catch_up: Callable[[Plugin], Awaitable[None]]) -> None:
-        """`catch_up` loads what people have decided since, for a call of a plugin."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        secrecies: Redactions,
+        is_behind: Callable[[Plugin], bool],
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`catch_up` loads what people have decided since, if `is_behind` says so for a call of a plugin."""
         self._catalog = catalog
         self._secrecies = secrecies
+        self._is_behind = is_behind
         self._catch_up = catch_up
         self._stir = PathWatch()
         self._lasting: dict[str, _Look] = {}
@@ -65,7 +72,8 @@ class Admission:
         _check(plugin, tool, standing)
         trail.secrecy = self._secrecies.of(plugin, standing.granted)
         try:
-            await self._catch_up(plugin)
+            if self._is_behind(plugin):
+                await self._catch_up()
         except StoreError as error:
             raise _unreadable("the decisions cannot be read", error) from error
         return standing

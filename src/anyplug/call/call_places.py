@@ -11,8 +11,8 @@ for each depth: an outer call keeps its place while it waits for an inner one.
 import asyncio
 import math
 import time
-from collections import Counter, OrderedDict, deque
-from typing import NamedTuple, Self, TypeVar
+from collections import OrderedDict, deque
+from typing import Self, TypeVar
 
 from anyplug.home.settings import CallSettings, PluginSettings
 from anyplug.model.errors import Overloaded
@@ -23,15 +23,6 @@ LIGHT = 8  # calls of long-running plugins that cost about as much as a process
 LEAST_S, MOST_S = 1, 60  # of the wait that is suggested
 SHARE = 0.2  # of the newest call in the average duration
 FIRST_GUESS_S = 1.0  # of a call's duration
-
-
-class Caller(NamedTuple):
-    """Whose call it is: the plugin's path and name, and the line of callers that take turns as one."""
-
-    plugin: str
-    name: str
-    line: str
-    most: int  # places of the plugin
 
 
 class Places:
@@ -65,32 +56,37 @@ class Places:
         if pool is None:
             pool = self._pools[is_light, depth] = _Pool(self._settings, LIGHT if is_light else 1)
         most = own.calls or self._settings.per_plugin * pool.factor
-        return Place(pool, Caller(plugin, name, line, most))
+        return Place(pool, plugin, name, line, most)
 
 
 class Place:
     """The place of one call. Use it as a context."""
 
-    __slots__ = ("_caller", "_pool", "_since")
+    __slots__ = ("_pool", "_since", "line", "most", "name", "plugin", "turns")
 
-    def __init__(self, pool: "_Pool", caller: Caller) -> None:
+    def __init__(self, pool: "_Pool", plugin: str, name: str, line: str, most: int) -> None:
+        """`plugin` is its path. Callers of one `line` take turns as one, and `most` is the number of its places."""
         self._pool = pool
-        self._caller = caller
+        self.plugin = plugin
+        self.name = name
+        self.line = line
+        self.turns = (plugin, line)
+        self.most = most
 
     def check(self) -> None:
         """Raise Overloaded if the call could not even wait now."""
-        if not self._pool.may_run(self._caller):
-            self._pool.check(self._caller)
+        if not self._pool.may_run(self):
+            self._pool.check(self)
 
     async def __aenter__(self) -> Self:
         """Take the place, perhaps after a wait. Raises Overloaded."""
-        if not self._pool.take(self._caller):
-            await self._pool.wait(self._caller)
+        if not self._pool.take(self):
+            await self._pool.wait(self)
         self._since = time.monotonic()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._pool.free(self._caller, time.monotonic() - self._since)
+        self._pool.free(self, time.monotonic() - self._since)
 
 
 class _Pool:
@@ -100,20 +96,21 @@ class _Pool:
         self.settings = settings
         self.factor = factor
         self.taken = self.waiting = 0
-        self._of_plugin: Counter[str] = Counter()
-        self._of_line: Counter[tuple[str, str]] = Counter()
-        self._queued_by: Counter[str] = Counter()  # how many of each line wait
+        # How many run, and how many of each line wait. Not `Counter`: it deletes in Python, and each call does.
+        self._of_plugin: dict[str, int] = {}
+        self._of_line: dict[tuple[str, str], int] = {}
+        self._queued_by: dict[str, int] = {}
         # Those who had their turn last come last, at both levels.
         self._queues: OrderedDict[str, OrderedDict[str, deque[_Waiter]]] = OrderedDict()
         self._average_s = FIRST_GUESS_S
 
-    def may_run(self, who: Caller) -> bool:
+    def may_run(self, who: Place) -> bool:
         """Return whether a call may begin now."""
         held, free = self._of_plugin.get(who.plugin, 0), self.settings.at_once * self.factor - self.taken
         left = who.most - held
-        return free > 0 and left > 0 and held <= free and self._of_line.get((who.plugin, who.line), 0) <= left
+        return free > 0 and left > 0 and held <= free and self._of_line.get(who.turns, 0) <= left
 
-    def take(self, who: Caller) -> bool:
+    def take(self, who: Place) -> bool:
         """Take a place if there is one, and nobody of the same plugin and line waits for it."""
         if self._queued_by and who.line in self._queues.get(who.plugin, ()):
             return False
@@ -122,26 +119,25 @@ class _Pool:
         self._count(who)
         return True
 
-    def _count(self, who: Caller) -> None:
+    def _count(self, who: Place) -> None:
         self.taken += 1
-        line = (who.plugin, who.line)
-        self._of_plugin[who.plugin] = self._of_plugin.get(who.plugin, 0) + 1
-        self._of_line[line] = self._of_line.get(line, 0) + 1
+        _more(self._of_plugin, who.plugin)
+        _more(self._of_line, who.turns)
 
-    def check(self, who: Caller) -> None:
+    def check(self, who: Place) -> None:
         """Raise Overloaded if no call of this caller may wait now."""
         free = self.settings.waiting - self.waiting
-        if free <= 0 or self._queued_by[who.line] > free:
-            raise Overloaded(who.name, self._of_plugin[who.plugin], self.waiting, self._wait_s(who))
+        if free <= 0 or self._queued_by.get(who.line, 0) > free:
+            raise self._overloaded(who)
 
-    async def wait(self, who: Caller) -> None:
+    async def wait(self, who: Place) -> None:
         """Wait for a place, and take it. Raises Overloaded."""
         self.check(who)
         waiter = _Waiter(who)
         lines = self._queues.setdefault(who.plugin, OrderedDict())
         lines.setdefault(who.line, deque()).append(waiter)
         self.waiting += 1
-        self._queued_by[who.line] += 1
+        _more(self._queued_by, who.line)
         timer = waiter.turn.get_loop().call_later(self.settings.wait_s, waiter.give_up)
         try:
             await waiter.turn
@@ -154,16 +150,17 @@ class _Pool:
             if not waiter.has_turn:
                 self._forget(waiter)
         if not waiter.has_turn:
-            raise Overloaded(who.name, self._of_plugin[who.plugin], self.waiting, self._wait_s(who))
+            raise self._overloaded(who)
 
-    def free(self, who: Caller, took_s: float | None) -> None:
+    def free(self, who: Place, took_s: float | None) -> None:
         """Free a place, and let the next call take it."""
         if took_s is not None:
             self._average_s += SHARE * (took_s - self._average_s)
         self.taken -= 1
         _less(self._of_plugin, who.plugin)
-        _less(self._of_line, (who.plugin, who.line))
-        self._give_all()
+        _less(self._of_line, who.turns)
+        if self._queues:
+            self._give_all()
 
     def follow(self, settings: CallSettings) -> None:
         """Use other limits from now on."""
@@ -204,11 +201,12 @@ class _Pool:
         self.waiting -= 1
         _less(self._queued_by, line)
 
-    def _wait_s(self, who: Caller) -> int:
-        """Estimate when a place will be free for a caller, in whole seconds."""
+    def _overloaded(self, who: Place) -> Overloaded:
+        """Return the refusal of a call, with an estimate of when a place will be free for it, in whole seconds."""
+        running = self._of_plugin.get(who.plugin, 0)
         before = sum(map(len, self._queues.get(who.plugin, {}).values())) + 1
-        seconds = self._average_s * before / max(1, self._of_plugin[who.plugin])
-        return max(LEAST_S, min(MOST_S, math.ceil(seconds)))
+        seconds = math.ceil(self._average_s * before / max(1, running))
+        return Overloaded(who.name, running, self.waiting, max(LEAST_S, min(MOST_S, seconds)))
 
 
 class _Waiter:
@@ -216,7 +214,7 @@ class _Waiter:
 
     __slots__ = ("has_turn", "turn", "who")
 
-    def __init__(self, who: Caller) -> None:
+    def __init__(self, who: Place) -> None:
         self.who = who
         self.turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.has_turn = False
@@ -227,8 +225,14 @@ class _Waiter:
             self.turn.set_result(False)
 
 
-def _less(counts: Counter[K], key: K) -> None:
+def _more(counts: dict[K, int], key: K) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _less(counts: dict[K, int], key: K) -> None:
     """Count one less; forget what has none."""
-    counts[key] -= 1
-    if not counts[key]:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
         del counts[key]

@@ -1,6 +1,5 @@
 """The state of a call: becomes its result's metadata and its audit record."""
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import msgspec
 
 from anyplug.audit import audit_log
 from anyplug.audit.audit_log import Record
+from anyplug.audit.call_ids import call_id
 from anyplug.call.consent import Attachment
 from anyplug.model import hints
 from anyplug.model.errors import AnyplugError, CallError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from anyplug.call.trace_context import CallTrace
     from anyplug.secrets.redaction import Redaction
 
-UNGUESSABLE = 8  # bytes of a call's id
 LARGE = 1 << 16  # bytes of a result; masking them takes some milliseconds
 LONGEST_PROGRESS = 4_000  # characters of what a plugin says in one report
 LONGEST_NAME = 200  # characters of an unknown name; a program may ask for it
@@ -49,8 +48,7 @@ class CallState:
         at = time.time_ns() // 1000  # in whole microseconds
         self.attachment = attachment
         self.record = Record(
-            # Unguessable; the time comes first so that new ones are adjacent in the audit's index.
-            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            call=call_id(at),
             at=at / 1_000_000,
             attachment=attachment.id,
             agent=attachment.agent,

@@ -11,7 +11,6 @@ import msgspec
 
 from anyplug.call.consent import Asker, Attachment, Question, refusal
 from anyplug.catalog.approvals import Standing
-from anyplug.formats import registry
 from anyplug.model import hints, permissions, protected_paths
 from anyplug.model.errors import Denied
 from anyplug.model.types import Call
@@ -21,9 +20,7 @@ WRITING = frozenset({"write", "edit"})
 
 
 def wanted(call: Call, standing: Standing, project: str) -> list[str]:
-    """Return the permissions that a call wants and its plugin was not granted."""
-    if call.plugin.format != registry.WORKSPACE.format:
-        return []
+    """Return the permissions that a call of the chat's own tools wants and they were not granted."""
     given, name = call.arguments, call.tool.own_name
     found: list[str] = []
     if name == "bash" and given.get("network"):

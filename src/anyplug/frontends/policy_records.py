@@ -4,10 +4,10 @@ Recorded are refusals, questions and changes; what is simply allowed only where 
 not run these tools, and an agent calls many.
 """
 
-import os
 import time
 from typing import TYPE_CHECKING
 
+from anyplug.audit.call_ids import call_id
 from anyplug.home.database import Store
 from anyplug.home.settings import Home, Settings
 from anyplug.model.errors import StoreError
@@ -17,7 +17,6 @@ from anyplug.policy.eval_requests import Decided, RecordDecision
 if TYPE_CHECKING:
     from anyplug.audit.audit_log import Audit
 
-UNGUESSABLE = 8  # bytes of a record's id
 LONGEST_PATH = 1_000  # characters
 LONGEST = 200  # characters of a name that the agent sent
 ENDS = {  # by a policy's verb: verdict and outcome; all others refuse
@@ -47,7 +46,7 @@ def recorder(home: Home, settings: Settings) -> RecordDecision:
         except (TypeError, ValueError, RecursionError):
             arguments = ""
         entry = audit_log.Record(
-            call=f"{at:x}{os.urandom(UNGUESSABLE).hex()}",
+            call=call_id(at),
             at=at / 1_000_000,
             attachment=for_people(f"{made.harness}:{made.session}"[:LONGEST]),
             agent=made.harness,

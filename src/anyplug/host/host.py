@@ -98,6 +98,17 @@ MOST_BLOCKS = 5_000  # of a result; MCP's SDK checks each
 MOST_BLAMED = 3  # violations that a hint names
 MIB = 1 << 20
 SESSION_BYTES = 16  # of the random id of a session
+MADE_ON_ENTERING = (
+    "_loop", "_leaving", "_tasks", "_runner", "_admission", "_peers", "_pool", "_provisions", "_preparation", "_live",
+    "_guards", "_signals", "_gates", "_job_runs",
+)  # fmt: skip
+
+
+class _NotRunning:
+    """A part of a host that was not entered. A `__getattr__` of the host itself would slow down every call."""
+
+    def __getattr__(self, _: str) -> Any:
+        raise RuntimeError("the host is not running: use `async with Host(...) as host:`")
 
 
 def _folders(name: str, given: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -185,14 +196,10 @@ class Host:
         self.places.follow(self._catalog.settings.calls)
         self._recording = Recording(self._audit, self.tally, tell, self._catalog.settings.audit)
         self._loading = Loading(self._catalog, self._tell_of_snapshot, self._follow_settings, eager=eager)
+        for part in MADE_ON_ENTERING:
+            setattr(self, part, _NotRunning())
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Explain what is wrong with a host that was not entered: most of its parts are made then."""
-            if name.startswith("_") and not name.startswith("__") and "_loop" not in vars(self):
-                raise RuntimeError("the host is not running: use `async with Host(...) as host:`")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
         def __enter__(self) -> None:
             """Explain what to write instead of `with`."""
@@ -251,7 +258,8 @@ class Host:
         self._project = cwd
         self._runner = Runner(catalog.home.path, namespaces=catalog.settings.namespaces, helpers=self._helpers)
         self._runner.guard.watch(self._loop)
-        self._admission = Admission(catalog, self._secrecies, self._loading.catch_up_for)
+        loading = self._loading
+        self._admission = Admission(catalog, self._secrecies, loading.is_behind, loading.catch_up_with_decisions)
         self._peers = Peers(
             catalog,
             start=self._start,
@@ -459,7 +467,9 @@ class Host:
             place = self._place(call, trail.attachment)
             place.check()  # before anybody is asked
             call = await self._gates.before_call(call, standing, trail)
-            standing = await widened(call, standing, trail.attachment, self._project, self.questions)
+            may_widen = call.plugin.format == registry.WORKSPACE.format  # the chat's own tools
+            caller, asker = trail.attachment, self.questions
+            standing = await widened(call, standing, caller, self._project, asker) if may_widen else standing
             self._recording.begin(trail)
             trail.passed("gate")
         except CallError as error:
@@ -726,11 +736,13 @@ class Host:
                         why = str(unread).partition("\n")[0]
                         said = f"the answer of '{call.tool.name}' cannot be read: {why}"
                         raise BadOutput(said, FIX_PLUGIN) from unread
-                    await self._see_that_nothing_came(call.plugin)
+                    if intruder := self._provisions.intruder(call.plugin):
+                        raise await self._intruded(call.plugin, intruder)
             except CallError as refusal:
                 result = failed(refusal)
             result = await self._checked(call, standing, trail, warnings, result)
-            result = await self._gates.after(call, standing, trail, result)
+            if self._gates.has_policies:
+                result = await self._gates.after(call, standing, trail, result)
             result = warned(result, warnings)
             result = await self._prepared(call, trail, result)
         except anyio.get_cancelled_exc_class():
@@ -755,9 +767,12 @@ class Host:
 
     async def _prepared(self, call: Call, trail: CallState, result: Result) -> Result:
         """Do in a thread what takes long for a large result: mask it, and shorten it for a model."""
-        most = self._catalog.settings.results.model_chars
-        is_whole = call.tool.name == registry.READ_RESULT or call.tool.name in self.snapshot.services
-        if trail.attachment.is_model and not is_whole and is_long(result, most):
+        if (
+            trail.attachment.is_model
+            and is_long(result, self._catalog.settings.results.model_chars)
+            and call.tool.name != registry.READ_RESULT
+            and call.tool.name not in self.snapshot.services
+        ):
             return await thread_lanes.run(call.plugin.path, trail.mask_ahead, result, self._cut(call, trail))
         if trail.secrecy is not None and trail.secrecy.mask() is not None and is_large(result):
             return await thread_lanes.run(call.plugin.path, trail.mask_ahead, result)
@@ -805,7 +820,8 @@ class Host:
         async with place:
             # What a grant opens is on the worker: here, only files of the project are read for a call.
             here = msgspec.structs.replace(standing, granted=())
-            call = await self._provisions.with_files(call, here, trail.attachment.plugin)
+            if file_arguments.has_paths(call):
+                call = await self._provisions.with_files(call, here, trail.attachment.plugin)
             ran = await self._fleet.run(call, standing, trail.record, job)
         trail.record.held_by, trail.record.worker, trail.record.there = ran.receipt, ran.worker, ran.record
         return ran.result
@@ -819,13 +835,14 @@ class Host:
     async def _exchange(self, call: Call, standing: Standing, around: Surroundings, trail: CallState) -> Result:
         """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
         format = registry.BY_NAME[call.plugin.format]
-        call = await self._provisions.with_files(call, standing, self._callers[call.id].plugin)
+        caller = trail.attachment
+        has_paths = file_arguments.has_paths(call)
+        call = await self._provisions.with_files(call, standing, caller.plugin) if has_paths else call
         await format.ready(call, around)
         answer: Any = None
         match request := format.request(call, around):
             case Program():
-                program = _traced(request, call) if self._callers[call.id].trace else request
-                answer = await self._provisions.run(call.plugin, standing, program)
+                answer = await self._provisions.run(call.plugin, standing, _traced(request, call, caller))
             case AskPeer():
                 peer = await self._peers.reach(call.plugin, call.tool.process)
                 phases.tell_started()
@@ -901,17 +918,14 @@ class Host:
         except InstallError as error:
             raise InvalidArguments(call.tool.name, [error.message], error.hint) from error
 
-    async def _see_that_nothing_came(self, plugin: Plugin) -> None:
-        """Check that no code was added to a plugin's folder while it ran; raises NotApproved.
+    async def _intruded(self, plugin: Plugin, intruder: str) -> NotApproved:
+        """Return the error for code that was added to a plugin's folder while it ran.
 
         A long-running process may have loaded that code, so it is restarted.
         """
-        try:
-            self._provisions.see_that_nothing_came(plugin)
-        except NotApproved:
-            if plugin.stays_up:
-                await self._loading.reload_in_a_call(plugin.path)
-            raise
+        if plugin.stays_up:
+            await self._loading.reload_in_a_call(plugin.path)
+        return NotApproved(plugin.name, "changed", (intruder,))
 
     async def _run_command(self, command: Command, call: Call, standing: Standing, trail: CallState) -> CommandOutcome:
         """Run a permitted slash command, and ask the gates about its outcome; raises CallError."""
@@ -1014,8 +1028,10 @@ class Host:
         return await self.call(name, arguments, attachment=caller)
 
 
-def _traced(program: Program, call: Call) -> Program:
+def _traced(program: Program, call: Call, caller: Attachment) -> Program:
     """Hand the trace of a call to its program. It starts cold then, so only for callers that have a trace."""
+    if not caller.trace:
+        return program
     return msgspec.structs.replace(program, trace={name.upper(): value for name, value in call.trace.items()})
 
 

@@ -76,18 +76,19 @@ class Loading:
         finally:
             self._refresh()  # also for callers that do not wait for the end
 
-    async def catch_up_for(self, plugin: Plugin) -> None:
-        """Read everything again if people have decided something since, for a call of a plugin that waits for it.
-
-        What they decided may be that a guard is to be asked. Of plugins with many or large files it waits only for
-        those that may guard the call and were not read before: no plugin holds up others' calls with its own files.
-        Raises StoreError.
-        """
+    def is_behind(self, plugin: Plugin) -> bool:
+        """Return whether people have decided something since, for a call of a plugin. Raises StoreError."""
         # Where the person named the folder, the look at it was no look at what people decided about others.
         if plugin.explicit and any(not other.explicit for other in self._found):
             self._catalog.approvals.refresh()
-        if self._edition == self._catalog.approvals.edition:
-            return
+        return self._edition != self._catalog.approvals.edition
+
+    async def catch_up_with_decisions(self) -> None:
+        """Read everything again, for a call that waits for it. Raises StoreError.
+
+        What people decided may be that a guard is to be asked. Of plugins with many or large files it waits only for
+        those that may guard the call and were not read before: no plugin holds up others' calls with its own files.
+        """
         settle = await self._look(_nothing, lambda one: one.stays_up and not self._catalog.has_reading(one))
         try:
             await settle()

@@ -35,8 +35,11 @@ class Reader(NamedTuple):
 
 def named(call: Call, project: str) -> Call:
     """Return a call with absolute paths, so that guards, policies and people see which files are meant."""
-    given = {name: _absolute(call, name, path, project) for name, path in _paths(call).items()}
-    return msgspec.structs.replace(call, arguments={**call.arguments, **given}) if given else call
+    paths = _paths(call)
+    if not paths:
+        return call
+    given = {name: _absolute(call, name, path, project) for name, path in paths.items()}
+    return msgspec.structs.replace(call, arguments={**call.arguments, **given})
 
 
 def has_paths(call: Call) -> bool:
@@ -74,6 +77,8 @@ def read(call: Call, standing: Standing, reader: Reader, allowances: Allowances)
 def _paths(call: Call) -> dict[str, str]:
     """Return the file arguments that are paths."""
     files = schema.files(call.tool.input_schema)
+    if not files:  # as for most tools
+        return {}
     return {name: path for name in files if isinstance(path := call.arguments.get(name), str)}
 
 

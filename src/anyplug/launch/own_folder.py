@@ -60,8 +60,7 @@ class View:
 
         Code that was there before is hidden by a mount, or keeps the plugin from starting.
         """
-        if not self._intruder and self._arrivals is not None:
-            names = self._arrivals.names()
+        if not self._intruder and self._arrivals is not None and (names := self._arrivals.names()):
             self._intruder = next((found for path, is_folder in names if (found := self._strange(path, is_folder))), "")
         return self._intruder
 

@@ -19,7 +19,7 @@ from anyplug.formats.shared import scripts
 from anyplug.formats.shared.contract import Surroundings
 from anyplug.home import plugin_logs
 from anyplug.home.settings import Settings
-from anyplug.launch import code_above, desktop, file_arguments, run_files
+from anyplug.launch import code_above, desktop, run_files
 from anyplug.launch.own_folder import OwnFolders
 from anyplug.launch.sandbox_rooms import Room, Rooms
 from anyplug.launch.warm_starts import WarmStarts
@@ -148,9 +148,7 @@ class Provisions:
         await self._confinement.follow_plugins(is_approved=is_approved)
 
     async def with_files(self, call: Call, standing: Standing, caller: Plugin | None) -> Call:
-        """Return a call with files in place of their paths; raises Denied and InvalidArguments."""
-        if not file_arguments.has_paths(call):
-            return call
+        """Return a call that has paths with the files in their place; raises Denied and InvalidArguments."""
         granted = None if caller is None else self._catalog.approvals.granted(caller)
         return await self._confinement.with_files(call, standing, granted)
 
@@ -179,10 +177,9 @@ class Provisions:
         """Keep a copy of the code of a plugin that is being approved; raises NotApproved, or Unavailable."""
         await self._confinement.keep(plugin, digest, self._tell)
 
-    def see_that_nothing_came(self, plugin: Plugin) -> None:
-        """Check that no code was added to a plugin's folder while it ran; raises NotApproved."""
-        if not plugin.explicit:
-            self._confinement.see_that_nothing_came(plugin)
+    def intruder(self, plugin: Plugin) -> str:
+        """Return code that was added to a plugin's folder while it ran; empty if there is none."""
+        return "" if plugin.explicit else self._confinement.intruder(plugin)
 
     def close(self) -> None:
         """Kill all programs. Blocks: call it in a thread."""

@@ -263,6 +263,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
+        if len(self.content) == 1 and isinstance(block := self.content[0], Text):  # the usual case
+            return block.text
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 

@@ -181,6 +181,9 @@ class Peers:
 
     async def reach(self, plugin: Plugin, process: str = "") -> Any:
         """Return a running process, waiting for one that is starting; raises Unavailable."""
+        place = self._places.get((plugin.path, process))
+        if place is not None and place.is_serving:  # as for most calls
+            return place.peer
         place = await self._came_up(plugin, process)
         while place is not self._places.get((plugin.path, process)):  # it was replaced meanwhile
             place = await self._came_up(plugin, process)

@@ -97,6 +97,17 @@ class Slot:
         return all(place.over.is_set() for place in self.before)
 
     @property
+    def is_serving(self) -> bool:
+        """Whether its process takes calls now."""
+        peer = self.peer
+        return (
+            peer is not None
+            and not self.is_ending
+            and self.refusal is None
+            and (peer.session is None or not peer.session.is_given_up)
+        )
+
+    @property
     def is_busy(self) -> bool:
         """Whether it has running calls, or anything else that somebody waits for."""
         peer = self.peer

@@ -60,9 +60,7 @@ class Peer:
         self.logged += chunk
 
     async def ask(self, name, **more):
-        future = self.session.expect(name)
-        self.session.send({"id": name} | more)
-        return await future
+        return await self.session.ask(name, {"id": name} | more, None)
 
     async def until(self, is_so):
         with anyio.fail_after(PATIENCE_S):
@@ -418,6 +416,27 @@ async def test_a_peer_that_was_quick_is_waited_for_awake_and_only_for_so_long(st
     assert await ticks_while(lambda: peer.ask("third", rest=2.0)) > 10  # most of it awake, then asleep
     assert await ticks_while(lambda: peer.ask("fourth", rest=0.2)) > 10  # it was slow
     assert await ticks_while(lambda: peer.ask("fifth", rest=0.2)) <= 2  # and is quick again
+
+
+@pytest.mark.parametrize(("turn_s", "least", "most"), [(30.0, 0, 20), (0.0, 50, 1_000)])
+async def test_others_run_once_in_a_while_between_requests_that_are_waited_for_awake(
+    turn_s, least, most, start, patient, monkeypatch
+):
+    monkeypatch.setattr(sessions, "TURN_S", turn_s)
+    peer, loop, turns = start(QUICK_OR_SLOW), asyncio.get_running_loop(), 0
+    for number in range(3):
+        await peer.ask(f"first {number}")
+
+    def turn():
+        nonlocal turns, handle
+        turns += 1
+        handle = loop.call_soon(turn)
+
+    handle = loop.call_soon(turn)
+    for number in range(50):
+        await peer.ask(str(number))
+    handle.cancel()
+    assert least <= turns <= most
 
 
 async def test_nobody_stays_awake_while_another_peer_has_been_asked(start, patient):

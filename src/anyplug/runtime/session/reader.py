@@ -17,6 +17,7 @@ import msgspec
 from anyplug.model import json_values
 from anyplug.model.late_patterns import late
 
+FEW = json_values.SHORTEST_VALUE * json_values.MOST_VALUES  # bytes, which have no more values than we pass on
 CHUNK = 65_536  # bytes; the capacity of a Linux pipe
 LEAST = 4_096  # bytes read at a time from a peer whose frames take long
 TURN_S = 0.001  # how long the frames of one peer may delay all others
@@ -185,7 +186,7 @@ class Incoming:
             self._too_long(line)
             self._miss_end(line)
             return
-        if json_values.has_too_many(line):
+        if len(line) > FEW and json_values.has_too_many(line):
             self._too_long(line, TOO_MANY)
             self._miss_end(line, TOO_MANY)
             return
