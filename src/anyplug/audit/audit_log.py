@@ -7,7 +7,6 @@ recovers its journal: it commits the calls that had ended, and records those sti
 The end of the chain is also stored outside the database, sealed (`sealed_head`), so that truncation is detected.
 """
 
-import hashlib
 import math
 import os
 import time
@@ -25,6 +24,7 @@ from anyplug.home.database import BUSY_S, FOREIGN, Store
 from anyplug.home.journal import Journal
 from anyplug.model import json_values, untrusted_text
 from anyplug.model.errors import AnyplugError, StoreBusy, StoreError
+from anyplug.model.hashes import sha256
 from anyplug.model.types import Result
 from anyplug.runtime.processes.program import Receipt
 
@@ -466,12 +466,12 @@ def digest_of(value: Any) -> str:
         raise ValueError(json_values.TOO_DEEP)
     if b"null" in encoded and not _is_finite(value):  # msgspec writes NaN and Infinity as null
         raise ValueError("NaN and Infinity are not JSON")
-    return hashlib.sha256(encoded).hexdigest()
+    return sha256(encoded).hexdigest()
 
 
 def digest_of_output(result: Result) -> str:
     """Hash a call's output."""
-    return hashlib.sha256(_encode(result.content)).hexdigest()
+    return sha256(_encode(result.content)).hexdigest()
 
 
 def _is_finite(value: Any) -> bool:
@@ -501,7 +501,7 @@ def _sorted_out(lines: list[bytes]) -> tuple[list[Record], list[tuple[str, bytes
 
 def link_of(previous: str, record: bytes) -> str:
     """Return the hash of a record that follows the one with the hash `previous`."""
-    return hashlib.sha256(previous.encode() + b"\n" + record).hexdigest()
+    return sha256(previous.encode() + b"\n" + record).hexdigest()
 
 
 def _call_of(record: bytes) -> str | None:

@@ -13,15 +13,17 @@ cannot be passed off as a start.
 """
 
 import fcntl
-import hmac
 import os
 import stat
 import time
+from _operator import _compare_digest
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
 import msgspec
+
+from anyplug.model.hashes import hmac_sha256
 
 FIRST = "0" * 64  # stands for the hash before the first record
 KEY_BYTES = 32
@@ -208,12 +210,12 @@ def _judge(path: str, text: bytes, key: bytes, purpose: bytes = b"") -> Found:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Found(path, "invalid")
     head = Head(stored.number, stored.hash, stored.at)
-    is_ours = bool(key) and hmac.compare_digest(stored.seal, _mac(key, head, purpose))
+    is_ours = bool(key) and _compare_digest(stored.seal, _mac(key, head, purpose))
     return Found(path, "sealed" if is_ours else "invalid", head)
 
 
 def _mac(key: bytes, head: Head, purpose: bytes = b"") -> str:
-    return hmac.digest(key, purpose + msgspec.json.encode(head), "sha256").hex()
+    return hmac_sha256(key, purpose + msgspec.json.encode(head)).hex()
 
 
 def _overwrite(fd: int, text: bytes) -> None:

@@ -3,7 +3,6 @@
 Only the chat's own tools do this: their arguments say what they need before they run.
 """
 
-import hashlib
 import os
 from typing import Any
 
@@ -13,6 +12,7 @@ from anyplug.call.consent import Asker, Attachment, Question, refusal
 from anyplug.catalog.approvals import Standing
 from anyplug.model import hints, permissions, protected_paths
 from anyplug.model.errors import Denied
+from anyplug.model.hashes import sha256
 from anyplug.model.types import Call
 from anyplug.runtime.sandbox.linux.protected_names import CLOSED, FREE, Protected
 
@@ -91,7 +91,7 @@ async def _is_allowed(call: Call, permission: str, attachment: Attachment, asker
             f"allow it permanently with {hints.command('grant', call.plugin.name, permission)}",
         )
     question = Question(
-        id=f"{call.id}-{hashlib.sha256(permission.encode()).hexdigest()[:8]}",  # a path would not fit into an address
+        id=f"{call.id}-{sha256(permission.encode()).hexdigest()[:8]}",  # a path would not fit into an address
         plugin=call.plugin.name,
         tool=call.tool.name,
         arguments=call.arguments,

@@ -3,7 +3,6 @@
 An approval is bound to the plugin's real path, its digest, its definition and its permissions.
 """
 
-import hashlib
 import os
 import time
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from anyplug.home.database import Store
 from anyplug.home.digest import Digest
 from anyplug.model import permissions
 from anyplug.model.errors import StoreError
+from anyplug.model.hashes import sha256
 from anyplug.model.types import Off, Offer, Plugin, State, Tool
 
 if TYPE_CHECKING:
@@ -431,7 +431,7 @@ def definition(plugin: Plugin) -> str:
 
 
 def _hash_of(seen: tuple[Any, ...]) -> str:
-    return hashlib.sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
+    return sha256(msgspec.json.encode(seen, order="deterministic")).hexdigest()
 
 
 def judge(plugin: Plugin, approval: Approval | None, digest: Digest | None) -> Standing:

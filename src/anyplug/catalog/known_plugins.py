@@ -5,7 +5,6 @@ its format read are the same, by the rule of `home/digest`. Only plugins without
 also depends on other files and on the machine. A file that is missing, damaged or another version's is only a cache.
 """
 
-import hashlib
 import mmap
 import os
 import stat
@@ -21,6 +20,7 @@ from anyplug.formats.shared.contract import Folder
 from anyplug.home import digest, untrusted_files
 from anyplug.home.location import make_private
 from anyplug.model import json_values, permissions, types, untrusted_text
+from anyplug.model.hashes import sha256
 from anyplug.model.types import Plugin
 
 LEAST = 100  # kept plugins of a root; reading fewer takes less than the file is worth
@@ -45,7 +45,6 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
 # JSON, because msgspec shares the keys of objects that it decodes from it: in schemas, most texts are keys.
 _FILES, _KEPT = msgspec.json.Decoder(_File), msgspec.json.Decoder(_Kept)
 _ENCODER = msgspec.json.Encoder()
-_FIELDS = [(field.name, field.default) for field in msgspec.structs.fields(Plugin)]
 
 
 class KnownPlugins:
@@ -98,7 +97,7 @@ class KnownPlugins:
                 _remove(new)
 
     def _path(self, root: str) -> str:
-        return os.path.join(self._folder, hashlib.sha256(os.fsencode(root)).hexdigest())
+        return os.path.join(self._folder, sha256(os.fsencode(root)).hexdigest())
 
     def _load(self, root: str) -> dict[str, msgspec.Raw]:
         try:
@@ -130,9 +129,7 @@ def _record(plugin: Plugin, began: int) -> msgspec.Raw | None:
     if not _may_be_kept(plugin) or (stamps := _stamps(plugin, began - SETTLED_NS)) is None:
         return None
     try:
-        # Values that are left out become the defaults, which all plugins share.
-        values = {name: value for name, default in _FIELDS if (value := getattr(plugin, name)) != default}
-        return msgspec.Raw(_ENCODER.encode((values, stamps)))
+        return msgspec.Raw(_ENCODER.encode((plugin, stamps)))
     except (ValueError, TypeError, OverflowError, RecursionError):  # such as text that is not UTF-8
         return None
 

@@ -10,20 +10,24 @@ use. Plugins cannot see this folder. Knows nothing about sandboxes.
 """
 
 import fcntl
-import hashlib
-import json
 import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from anyplug.home import digest, untrusted_files
 from anyplug.home.digest import EXECUTABLE, Reading, Stamp
 from anyplug.home.location import make_private
 from anyplug.home.untrusted_files import Budget, HeldFolder
+from anyplug.model.hashes import sha256
 from anyplug.model.untrusted_text import for_people
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 FILES, WORK, EMPTY = "files", ".work", "empty"
 INDEX = "entries"  # `index` in versions that copied the targets of outside links: their snapshots are recreated
@@ -202,6 +206,8 @@ class Snapshots:
             untrusted_files.remove(aside)
 
     def _make(self, root: str, reading: Reading, whole: tuple[str, ...] | None, key: str, *, config: bool) -> None:
+        import json  # which can write names that are not UTF-8; few calls make a snapshot
+
         staged = os.path.join(self.folder, STAGED + os.urandom(CHANCE).hex())
         make_private(os.path.join(staged, FILES))
         try:
@@ -265,7 +271,7 @@ def _copied_data(held: HeldFolder, at: str, stamp: Stamp, budget: Budget) -> Ent
         fd = held.open(path)
     except OSError as error:
         raise Changed(f"{for_people(path)} cannot be read: {error.strerror}") from error
-    total = hashlib.sha256()
+    total = sha256(more=stamp[2])
     os.makedirs(os.path.dirname(at), exist_ok=True)
     try:
         _write_hashed(fd, held.where(path), at, path, total, budget)
@@ -287,10 +293,10 @@ def _copied_entry(held: HeldFolder, source: str, at: str, stamp: Stamp, counted:
         os.symlink(link, at)
     is_kept = is_link and bool(at)
     if not stat.S_ISREG(mode):
-        sha = hashlib.sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
+        sha = sha256(_bytes(f"{stat.S_IFMT(mode):o} {link}")).hexdigest()
     else:
-        copied = _copy(held, source, inside, "" if is_link else at, path, link, budget)
-        sha = copied or hashlib.sha256(_bytes(link)).hexdigest()  # neither we nor the plugin may read it
+        copied = _copy(held, source, inside, "" if is_link else at, stamp, link, budget)
+        sha = copied or sha256(_bytes(link)).hexdigest()  # neither we nor the plugin may read it
         if copied and at and not is_link:
             is_kept = True
             os.chmod(at, RUNNABLE if mode & EXECUTABLE else WRITABLE if digest.is_data(path, at) else READ_ONLY)
@@ -298,13 +304,14 @@ def _copied_entry(held: HeldFolder, source: str, at: str, stamp: Stamp, counted:
     return Entry(path, mode, sha, counts=True, link=link, is_kept=is_kept)
 
 
-def _copy(held: HeldFolder, source: str, inside: str, at: str, path: str, link: str, budget: Budget) -> str | None:
+def _copy(held: HeldFolder, source: str, inside: str, at: str, stamp: Stamp, link: str, budget: Budget) -> str | None:
     """Copy a file, or only read it; return its hash as in the digest, computed from the same bytes.
 
     What is copied from behind a link is opened by its place `inside` the plugin, without following links. None: not
     readable.
     """
-    total = hashlib.sha256(_bytes(link))
+    path = stamp[0]
+    total = sha256(_bytes(link), more=stamp[2])
     try:
         if inside:
             fd = held.open(inside)
@@ -323,7 +330,7 @@ def _copy(held: HeldFolder, source: str, inside: str, at: str, path: str, link: 
     return total.hexdigest()
 
 
-def _write_hashed(fd: int, source: str, at: str, path: str, total: "hashlib._Hash", budget: Budget) -> None:
+def _write_hashed(fd: int, source: str, at: str, path: str, total: "_Hash", budget: Budget) -> None:
     """Copy an open file to `at`, or only read it if that is empty, and hash the same bytes as the digest does."""
     with open(at or os.devnull, "xb" if at else "wb") as copy:
         for number, chunk in enumerate(untrusted_files.chunks(fd, source, budget)):
@@ -335,8 +342,8 @@ def _is_right(folder: str, value: str) -> bool:
     """Return whether each entry has the right hash and together they make up the digest."""
     files = os.path.join(folder, FILES)
     try:
-        with open(os.path.join(folder, INDEX), encoding="ascii") as file:
-            entries = [Entry(*entry) for entry in json.load(file)]
+        with open(os.path.join(folder, INDEX), "rb") as file:
+            entries = [Entry(*entry) for entry in _read(file.read())]
         kept = [entry for entry in entries if entry.is_kept]
         return (
             _total(entries) == value
@@ -347,9 +354,19 @@ def _is_right(folder: str, value: str) -> bool:
         return False
 
 
+def _read(text: bytes) -> list[Any]:
+    try:
+        found: list[Any] = msgspec.json.decode(text)
+    except msgspec.DecodeError:  # a name is not UTF-8
+        import json  # hardly ever needed
+
+        found = json.loads(text)
+    return found
+
+
 def _total(entries: list[Entry]) -> str:
     """Compute the digest of all entries."""
-    total = hashlib.sha256()
+    total = sha256()
     for entry in entries:
         if entry.counts:
             total.update(_bytes(f"{entry.path}\0{entry.mode & EXECUTABLE:o}\0{entry.sha}\n"))
@@ -362,7 +379,7 @@ def _is_as_noted(at: str, entry: Entry) -> bool:
         return os.readlink(at) == entry.link  # its target has an entry of its own, or is outside
     if not stat.S_ISREG(found.st_mode) or bool(found.st_mode & EXECUTABLE) != bool(entry.mode & EXECUTABLE):
         return False
-    total = hashlib.sha256(_bytes(entry.link))
+    total = sha256(_bytes(entry.link), more=found.st_size)
     with open(os.open(at, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         chunk = digest.as_hashed(entry.path, file.read(CHUNK))
         while chunk:

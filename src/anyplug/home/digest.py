@@ -4,7 +4,6 @@ A stamp is a file's size, times and inode. Before each call the stamps are taken
 read again.
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import msgspec
 
 from anyplug.home import untrusted_files
 from anyplug.home.untrusted_files import Budget, Changed, Entry, HeldFolder
+from anyplug.model.hashes import sha256
 from anyplug.model.untrusted_text import for_people
 
 NEVER = frozenset({".git", "__pycache__"})
@@ -149,7 +149,7 @@ def take(
             budget.file(stamp[2], entry.folder.where(entry.name))
         found.append((stamp, sha))
     found.sort()
-    total = hashlib.sha256()
+    total = sha256()
     for stamp, sha in found:
         if sha:
             total.update(f"{stamp[0]}\0{stamp[1] & EXECUTABLE:o}\0{sha}\n".encode("utf-8", "surrogateescape"))
@@ -187,8 +187,8 @@ def take_part(file: str, read: Callable[[str], dict[str, str]], before: Reading 
     if before is not None and before.folders == (stamp,):
         return before
     pieces = read(file)
-    hashes = {name: hashlib.sha256(piece.encode()).hexdigest() for name, piece in sorted(pieces.items())}
-    total = hashlib.sha256("".join(f"{name}\0{sha}\n" for name, sha in hashes.items()).encode()).hexdigest()
+    hashes = {name: sha256(piece.encode()).hexdigest() for name, piece in sorted(pieces.items())}
+    total = sha256("".join(f"{name}\0{sha}\n" for name, sha in hashes.items()).encode()).hexdigest()
     return Reading((), (), total, (stamp,), (), hashes)
 
 
@@ -262,8 +262,8 @@ def _hash(entry: Entry, stamp: Stamp, budget: Budget, *, every_file: bool) -> tu
     link = os.readlink(entry.name, dir_fd=entry.folder.fd) if entry.is_link else ""
     if not stat.S_ISREG(stamp[1]):
         kind = f"{stat.S_IFMT(stamp[1]):o} {link}"
-        return stamp, hashlib.sha256(kind.encode("utf-8", "surrogateescape")).hexdigest()
-    total = hashlib.sha256(link.encode("utf-8", "surrogateescape"))
+        return stamp, sha256(kind.encode("utf-8", "surrogateescape")).hexdigest()
+    total = sha256(link.encode("utf-8", "surrogateescape"), more=stamp[2])
     try:
         fd = entry.folder.open_linked(entry.name) if link else entry.folder.open(entry.name)
     except PermissionError:

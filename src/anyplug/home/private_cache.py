@@ -4,13 +4,13 @@ They are in a folder of the home, which the sandbox hides from every plugin. A f
 else, or that others may write, is not used. What is broken counts as missing.
 """
 
-import hashlib
 import os
 import stat
 import time
 from typing import Final
 
 from anyplug.home.location import make_private
+from anyplug.model.hashes import sha256
 
 DIGEST: Final = 32  # bytes before the content
 MOST_FILES: Final = 64
@@ -75,7 +75,7 @@ class PrivateCache:
 
 def _digest(name: str, content: bytes) -> bytes:
     """Return what stands before the content: of the name, too, so that no file passes for another."""
-    return hashlib.sha256(name.encode() + b"\0" + content).digest()
+    return sha256(name.encode() + b"\0" + content).digest()
 
 
 def _open_folder(path: str) -> int:

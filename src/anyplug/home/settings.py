@@ -422,7 +422,7 @@ class Home:
 
 def _suffixed(plugin: "Plugin") -> str:
     """Return a name that is unique to the plugin at this path."""
-    from hashlib import sha256  # already imported wherever plugins are checked
+    from anyplug.model.hashes import sha256  # already imported wherever plugins are checked
 
     return f"{plugin.name}@{sha256(os.fsencode(plugin.path)).hexdigest()[:12]}"
 

@@ -20,6 +20,7 @@ from anyplug.launch import code_above, git_settings, link_targets
 from anyplug.model import permissions, protected_paths
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.program import Purpose
+from anyplug.runtime.processes.program_search import which
 from anyplug.runtime.sandbox import profile as profiles
 from anyplug.runtime.sandbox import system_paths
 from anyplug.runtime.sandbox.linux.hidden_paths import Links
@@ -358,11 +359,9 @@ def _on_the_way(commands: list[str], search_path: str) -> list[str]:
 
     A plugin's private /tmp hides the shared one, and would hide them.
     """
-    import shutil  # takes a millisecond, and only plugins with commands of their own need it
-
     found = []
     for command in commands:
-        path = shutil.which(command, path=search_path) or ""
+        path = which(command, path=search_path) or ""
         while path.startswith(SHARED_TMP) and os.path.islink(path) and os.path.dirname(path) not in found:
             found.append(os.path.dirname(path))
             path = os.path.join(os.path.dirname(path), os.readlink(path))
@@ -370,9 +369,7 @@ def _on_the_way(commands: list[str], search_path: str) -> list[str]:
 
 
 def _files_of(command: str, plugin: Plugin, search_path: str) -> tuple[str, ...]:
-    import shutil  # takes a millisecond, and only plugins with commands of their own need it
-
-    found = shutil.which(command, path=search_path)
+    found = which(command, path=search_path)
     if found is None or found.startswith(plugin.path + "/"):  # a link in its folder opens nothing outside
         return ()
     prefix = os.path.dirname(os.path.dirname(found))

@@ -4,7 +4,6 @@ A project's signals may read the user's files, write to the project's folder and
 folder; they get no network and no secrets from the environment.
 """
 
-import hashlib
 import os
 from collections import OrderedDict
 from typing import Final
@@ -17,6 +16,7 @@ from anyplug.formats import registry
 from anyplug.home.settings import Home
 from anyplug.launch.sandbox_rooms import Rooms
 from anyplug.model.errors import AnyplugError
+from anyplug.model.hashes import sha256
 from anyplug.model.types import Plugin
 from anyplug.policy.paths import FOLDER
 from anyplug.runtime.processes.program import Finished, Program
@@ -92,7 +92,7 @@ class SignalRuns:
 
 def _as_plugin(project: str) -> Plugin:
     """Describe a project's policies as a plugin, so that they get a sandbox: read-only code, with its own data."""
-    key = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
+    key = sha256(os.fsencode(project)).hexdigest()[:12]
     return Plugin(name=f"policies@{key}", format=registry.PLAIN.NAME, path=os.path.join(project, FOLDER))
 
 

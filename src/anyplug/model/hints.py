@@ -3,7 +3,6 @@
 A command stands between backticks and begins with `anyplug`; `tests/test_hints.py` parses each of them.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -114,6 +113,8 @@ def for_library(hint: str, home: Sequence[str] = (), *, awaits: bool = True) -> 
 
     def approving(found: re.Match[str], how: str) -> str:
         _, name, *options = shlex.split(found["words"])
+        import json  # a millisecond, and commands never need it
+
         given = ", always=True" if "--always" in options else ""
         return f"`await host.approve({json.dumps(name)}{given})` {how}"
 

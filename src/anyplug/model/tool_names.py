@@ -1,8 +1,8 @@
 """Tool names: which are reserved, and which agents see. Pure."""
 
-import hashlib
 import itertools
 
+from anyplug.model.hashes import sha256
 from anyplug.model.late_patterns import late
 
 OUR_COMMANDS = frozenset(["tools", "plugins", "approve", "deny", "reload", "quit"])  # slash commands of the host itself
@@ -31,7 +31,7 @@ def model_name(full_name: str, taken: set[str] | frozenset[str] = frozenset()) -
         return plain
     for salt in itertools.count():  # another tool may already have the next name
         salted = full_name + salt * "\0"
-        suffix = "_" + hashlib.sha256(salted.encode()).hexdigest()[:HASH_LENGTH]
+        suffix = "_" + sha256(salted.encode()).hexdigest()[:HASH_LENGTH]
         if (given := plain[: MODEL_NAME_LENGTH - len(suffix)] + suffix) not in taken:
             return given
     raise AssertionError("counting never ends")

@@ -1,7 +1,5 @@
 """Which addresses of web pages a person may be asked to open. Pure."""
 
-from urllib.parse import urlsplit
-
 SCHEMES = frozenset({"http", "https"})  # others run programs or scripts
 
 
@@ -11,6 +9,8 @@ def is_web_page(url: str) -> bool:
     It has no user, because `https://good.example@evil.example/` is a page of `evil.example`; nothing that browsers drop
     or change, such as blanks and hidden characters; and no `\`, which they read as `/`.
     """
+    from urllib.parse import urlsplit  # with `ipaddress`; few calls ask a person to open a page
+
     try:
         parts = urlsplit(url)
         is_valid = bool(parts.hostname) and parts.port != 0  # reading the port checks it

@@ -9,7 +9,6 @@ person runs `anyplug policy trust`, which also allows the project's commands and
 project's files differ from the copy, both decide (see `evaluation`), so that no change by itself loosens anything.
 """
 
-import hashlib
 import os
 import shlex
 import time
@@ -19,6 +18,7 @@ import msgspec
 
 from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
+from anyplug.model.hashes import sha256
 from anyplug.policy import policy_files, policy_folders
 from anyplug.policy.agent_events import HARNESSES, OURS
 from anyplug.policy.paths import ACCEPTED, FOLDER
@@ -101,7 +101,7 @@ def digest(source: Source) -> str:
     texts = {name: text for name, text in (source.policies | source.shared).items() if not name.startswith("builtin/")}
     signals = {name: signal.identity for name, signal in source.signals.items()}
     told = msgspec.json.encode([texts, signals, source.builtin_config], order="deterministic")
-    return hashlib.sha256(told).hexdigest()
+    return sha256(told).hexdigest()
 
 
 def commands(source: Source) -> dict[str, str]:

@@ -5,7 +5,6 @@ the gate only checks two folders per second, and imports nothing. What cannot be
 `fail_mode = "open"`. A `cupcake` program can decide instead of our engine.
 """
 
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -16,6 +15,7 @@ from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.home.settings import PolicySettings
 from anyplug.model.errors import StoreError
+from anyplug.model.hashes import sha256
 from anyplug.policy import policy_folders
 from anyplug.policy.paths import HOME_FOLDER, may_be_there
 
@@ -306,4 +306,4 @@ def _ruling(outcome: "Outcome", digest: str, event: dict[str, Any]) -> Ruling:
 def _question(policies: str, event: dict[str, Any], rules: tuple[str, ...], reason: str) -> str:
     """Return the identity of a question: agreeing to one reason does not cover another, even of the same rule."""
     told = msgspec.json.encode([policies, event["plugin"], event["tool"], rules, reason])
-    return hashlib.sha256(told).hexdigest()
+    return sha256(told).hexdigest()

@@ -1,7 +1,6 @@
 """Paths on disk: where policies are, and where a tool's path really leads."""
 
 import functools
-import hashlib
 import os
 import re
 import stat
@@ -12,6 +11,7 @@ from contextvars import ContextVar
 from typing import Final
 
 import anyplug
+from anyplug.model.hashes import sha256
 
 FOLDER: Final = ".cupcake"  # of a project
 HOME_FOLDER: Final = "policy"  # in our home: the user's policies for every tool of ours, in every project
@@ -44,7 +44,7 @@ def accepted_folder(home: str, project: str) -> str:
 
 
 def _key(project: str) -> str:
-    return hashlib.sha256(os.fsencode(real(project))).hexdigest()[:32]
+    return sha256(os.fsencode(real(project))).hexdigest()[:32]
 
 
 def _names(folder: str) -> frozenset[str]:

@@ -10,7 +10,6 @@ The global folder has the same, with its evaluate.rego in policies/<harness>/sys
 everything on disk, so that a later check can detect changes.
 """
 
-import hashlib
 import itertools
 import os
 import stat
@@ -22,6 +21,7 @@ import msgspec
 
 from anyplug.home import untrusted_files
 from anyplug.home.private_cache import PrivateCache
+from anyplug.model.hashes import sha256
 from anyplug.policy import builtins, rulebook, stored_sets
 from anyplug.policy.agent_events import OURS
 from anyplug.policy.builtins import TABLE
@@ -325,7 +325,7 @@ class _Reader:
         if len(content) > LARGEST_FILE:
             return os.urandom(16).hex()
         self.contents[path] = content
-        return hashlib.sha256(content).hexdigest()
+        return sha256(content).hexdigest()
 
 
 def _quoted(path: str) -> str:

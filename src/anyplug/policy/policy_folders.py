@@ -6,13 +6,13 @@ leaves no copy behind. The database also lists every copy, so that a missing one
 home, the state folder outside it, so that a deleted home is noticed as well.
 """
 
-import hashlib
 import os
 from typing import Final, NamedTuple
 
 from anyplug.home.database import Store
 from anyplug.home.location import home_path, make_private, state_path, usual_path
 from anyplug.model.errors import StoreError
+from anyplug.model.hashes import sha256
 from anyplug.policy.paths import ACCEPTED, FOLDER, may_be_there
 
 DATABASE: Final = "anyplug.db"
@@ -56,7 +56,7 @@ def of(root: str, home: str = "") -> list[CupcakeCopy]:
 def keys(project: str) -> list[str]:
     """Return the names of a folder's copies: for its path as written, and for its real path."""
     written = (os.path.realpath(project), os.path.abspath(project))
-    return [hashlib.sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
+    return [sha256(os.fsencode(path)).hexdigest()[:32] for path in dict.fromkeys(written)]
 
 
 def note(home: str, project: str) -> None:

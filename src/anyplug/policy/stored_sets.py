@@ -4,7 +4,6 @@ They are found by a digest of their texts, of our own code that read them, and o
 used only if they come from a folder that no plugin can write; see `PrivateCache`.
 """
 
-import hashlib
 import marshal
 import os
 import sys
@@ -15,6 +14,7 @@ import msgspec
 
 from anyplug import __version__, rego
 from anyplug.home.private_cache import PrivateCache
+from anyplug.model.hashes import sha256
 from anyplug.policy import rulebook
 from anyplug.policy.rulebook import Rulebook
 from anyplug.policy.set_facts import Facts, Texts
@@ -61,7 +61,7 @@ def read_rulebook(text: str, cache: PrivateCache | None) -> Rulebook:
 
 
 def _key(texts: Texts | str) -> str:
-    made = hashlib.sha256(f"{__version__} {sys.implementation.cache_tag} {sys.hexversion}".encode())
+    made = sha256(f"{__version__} {sys.implementation.cache_tag} {sys.hexversion}".encode())
     for line in _our_code():
         made.update(line)
     made.update(msgspec.msgpack.encode(texts))

@@ -1,6 +1,5 @@
 """The interface of a compiled policy set: evaluate a path or a query."""
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -18,15 +17,22 @@ if TYPE_CHECKING:
     from anyplug.rego.compiling.compiler import Unit
 
 
+try:
+    from _sha2 import sha256 as _sha256  # without OpenSSL, which takes a decision longer to load
+except ImportError:
+    from _sha256 import sha256 as _sha256  # before Python 3.12
+
+
 def digest(modules: Mapping[str, str]) -> str:
     """Return what stands for the content of a policy set."""
-    made = hashlib.sha256()
+    made = _sha256()
     for file, text in sorted(modules.items()):
         for part in (file, text):
             encoded = part.encode("utf-8", "surrogatepass")
             made.update(b"%d:" % len(encoded))
             made.update(encoded)
-    return made.hexdigest()
+    found: str = made.hexdigest()
+    return found
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -2,8 +2,6 @@
 
 import fcntl
 import functools
-import glob
-import hashlib
 import os
 import re
 import sys
@@ -13,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from anyplug.home import untrusted_files
 from anyplug.home.location import make_private
 from anyplug.home.settings import Home
+from anyplug.model.hashes import sha256
 from anyplug.model.late_patterns import late
 from anyplug.model.types import Plugin
 from anyplug.runtime.processes.diagnosis import has_shebang_or_is_binary
@@ -194,6 +193,8 @@ def _run_at_start(environment: Mapping[str, str]) -> str:
 
     What it does may depend on anything that a call wrote.
     """
+    import glob  # only needed for scripts that uv runs
+
     top = os.path.join(glob.escape(environment.get("UV_CACHE_DIR", "")), ENVIRONMENTS)
     for lib in glob.iglob(os.path.join(top, "*", "lib")):
         try:
@@ -230,6 +231,8 @@ def _newest(environment: Mapping[str, str]) -> int:
 
     Nobody can set this time. What the plugin put there since counts, too.
     """
+    import glob  # for the same reason
+
     found = 0
     top = os.path.join(glob.escape(environment.get("UV_CACHE_DIR", "")), ENVIRONMENTS)
     for part, loaded in LOADED_AT_START.items():
@@ -261,7 +264,7 @@ def _names_dependencies(source: bytes) -> bool:
 
 def _marker(script: str, source: bytes, notes: str) -> str:
     """Return the path of the note. It depends on the script's content, since a plugin can change the file's time."""
-    key = hashlib.sha256(os.fsencode(script) + b"\0" + source).hexdigest()
+    key = sha256(os.fsencode(script) + b"\0" + source).hexdigest()
     return os.path.join(notes, key[:32])
 
 

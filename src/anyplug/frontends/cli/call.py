@@ -164,9 +164,12 @@ def terminal_attachment(session: Session) -> "Attachment":
     # imported with the host, for commands that run plugins
     from anyplug.call import trace_context
     from anyplug.call.consent import Attachment
-    from anyplug.frontends.cli.consent_prompt import wait_for_answer
 
-    ask = wait_for_answer if terminal.can_ask() else None
+    ask = None
+    if terminal.can_ask():
+        from anyplug.frontends.cli.consent_prompt import wait_for_answer  # only needed at a terminal
+
+        ask = wait_for_answer
     attachment = Attachment("cli", ask=ask, yes=session.options.yes, shows_panels=False)
     attachment.trace = trace_context.read(os.environ)
     return attachment

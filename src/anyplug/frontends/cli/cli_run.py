@@ -282,7 +282,10 @@ class Session:
         greeting: "Greeting | None",
         helpers: "Helpers | None",
     ) -> "T":
-        import asyncio  # takes 60 ms with anyio, and only commands that run plugins need it
+        from anyplug.frontends.cli import light_asyncio  # takes 30 ms, and only commands that run plugins need it
+
+        light_asyncio.load()
+        import asyncio  # for the same reason
 
         import anyio  # for the same reason
 

@@ -7,7 +7,6 @@ prints text as it is, and `data` what a plugin returned to a program that reads 
 
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
@@ -156,6 +155,8 @@ def table(
     room = max(NARROWEST, _width() - before_last)
     print(style("1", _line(headings, widths)))
     indent = " " * (widths[0] + GAP)
+    import textwrap  # few commands print a table
+
     for row, remarks in zip(rows, below or [()] * len(rows), strict=True):
         first, *more = textwrap.wrap(row[-1], room) or [""]
         print(paint_state(_line([*row[:-1], first], widths)))

@@ -5,7 +5,6 @@ person asked it to serve over HTTP, until it is stopped; `<home>/resident.json` 
 """
 
 import fcntl
-import json
 import os
 import socket
 import struct
@@ -67,8 +66,14 @@ class Address:
     def read(self) -> dict[str, Any] | None:
         """Read the daemon's own description; None if it is not running, whatever the file says."""
         try:
-            word = json.loads(untrusted_files.read_linked(self.word))
-        except (OSError, ValueError):
+            text = untrusted_files.read_linked(self.word)
+        except OSError:
+            return None
+        import json  # only needed with a daemon, as below
+
+        try:
+            word = json.loads(text)
+        except ValueError:
             return None
         return word if isinstance(word, dict) and isinstance(word.get("socket"), str) else None
 
@@ -111,9 +116,11 @@ class Address:
 
     def remember(self, words: Sequence[str], cwd: str) -> None:
         """Remember what the daemon was asked to serve: the arguments of the program, and the folder. Raises OSError."""
+        import json  # for the same reason
+
         new = f"{self.served}.{os.getpid()}"
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump({"words": list(words), "cwd": cwd}, file)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(json.dumps({"words": list(words), "cwd": cwd}).encode())
         os.replace(new, self.served)
 
     def forget(self) -> None:
@@ -125,6 +132,8 @@ class Address:
 
     def remembered(self) -> tuple[list[str], str] | None:
         """Return what a daemon that was killed was asked to serve: arguments and a folder."""
+        import json  # for the same reason
+
         try:
             kept = json.loads(untrusted_files.read_linked(self.served))
             words, cwd = [str(word) for word in kept["words"]], str(kept["cwd"])
@@ -217,6 +226,8 @@ def credentials(connection: socket.socket) -> tuple[int, int] | None:
 
 def hello(kind: str, **more: Any) -> bytes:
     """Return the line with which a client attaches."""
+    import json  # for the same reason
+
     word = {"attach": 1, "kind": kind, "cwd": os.getcwd(), "environment": dict(os.environ), **more}
     return json.dumps(word).encode() + b"\n"
 

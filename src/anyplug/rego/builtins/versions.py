@@ -126,7 +126,7 @@ def units_parse(text: Any) -> Any:
     amount = number * _UNITS[unit]
     if amount.denominator == 1:
         return numbers.bounded(amount.numerator)
-    scaled = int(abs(amount) * PLACES + numbers.HALF)
+    scaled = int(abs(amount) * PLACES + Fraction(1, 2))
     return Decimal(scaled if amount > 0 else -scaled).scaleb(-10, numbers.WIDE)
 
 

@@ -1,10 +1,12 @@
 """Arithmetic: exact for integers, and for the rest as wide as OPA's (64 bits of mantissa, shortest text)."""
 
 from decimal import Context, Decimal, InvalidOperation
-from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anyplug.rego.values.rego_errors import BuiltinError, NotSupported
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 Number = int | Decimal
 
@@ -12,19 +14,20 @@ MANTISSA: Final = 64  # bits, as in Go's big.Float when it reads a number
 MAX_BITS: Final = 13_000  # of an integer: no policy needs more, and Python writes little more
 MAX_EXPONENT: Final = 3_900  # of a decimal: beyond it, exact arithmetic would fill the memory
 LEAST_PLAIN: Final = -4  # power of ten from which numbers are usually written without an exponent
-HALF: Final = Fraction(1, 2)
 WIDE: Final = Context(prec=MAX_EXPONENT * 2)  # rounds nothing that is supported
 
 
-def fraction(number: Number) -> Fraction:
+def fraction(number: Number) -> "Fraction":
     """Return the exact value, as far as numbers are supported."""
     if number.__class__ is Decimal and abs(number.adjusted()) > MAX_EXPONENT:
         msg = f"number out of range: {number}"
         raise NotSupported(msg)
+    from fractions import Fraction  # with a large pattern; few policies compute with more than integers
+
     return Fraction(number)
 
 
-def rounded(value: Fraction, bits: int = MANTISSA) -> Fraction:
+def rounded(value: "Fraction", bits: int = MANTISSA) -> "Fraction":
     """Round to so many bits of mantissa, half to even."""
     top, bottom = abs(value.numerator), value.denominator
     if not top or (bottom == 1 and not top >> bits):
@@ -39,11 +42,13 @@ def rounded(value: Fraction, bits: int = MANTISSA) -> Fraction:
     twice = rest * 2
     if twice > by or (twice == by and whole & 1):
         whole += 1
+    from fractions import Fraction  # for the same reason
+
     result = Fraction(whole << -shift) if shift < 0 else Fraction(whole, 1 << shift)
     return -result if value < 0 else result
 
 
-def number(value: Fraction, bits: int = MANTISSA) -> Number:
+def number(value: "Fraction", bits: int = MANTISSA) -> Number:
     """Round, and return the shortest decimal that means the same; integers as such."""
     value = rounded(value, bits)
     if value.denominator == 1 and not abs(value.numerator) >> bits:
@@ -52,7 +57,9 @@ def number(value: Fraction, bits: int = MANTISSA) -> Number:
     return bounded(int(short)) if value.denominator == 1 else short
 
 
-def _shortest(value: Fraction, bits: int) -> Decimal:
+def _shortest(value: "Fraction", bits: int) -> Decimal:
+    from fractions import Fraction  # for the same reason
+
     try:
         short = Decimal(repr(float(value)))
         if short.is_finite() and Fraction(short) == value:
@@ -62,7 +69,7 @@ def _shortest(value: Fraction, bits: int) -> Decimal:
     return _shortest_digits(value, bits)
 
 
-def _shortest_digits(value: Fraction, bits: int) -> Decimal:
+def _shortest_digits(value: "Fraction", bits: int) -> Decimal:
     """Shorten as Go's big.Float does: digit by digit, which in rare cases is not the nearest decimal."""
     top, places = abs(value.numerator), value.denominator.bit_length() - 1
     shift = bits + 1 - top.bit_length()
@@ -160,8 +167,10 @@ def remainder(left: Number, right: Number) -> int:
 
 def nearest(value: Number) -> int:
     """Round half away from zero."""
-    exact = rounded(fraction(value))
-    return bounded(int(rounded(exact - HALF if exact < 0 else exact + HALF)))
+    from fractions import Fraction  # for the same reason
+
+    exact, half = rounded(fraction(value)), Fraction(1, 2)
+    return bounded(int(rounded(exact - half if exact < 0 else exact + half)))
 
 
 def ceiling(value: Number) -> int:

@@ -7,12 +7,12 @@ virtual environment's `bin`, whose `python3` would capture `env python3`.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
 
 from anyplug.home.location import make_private
+from anyplug.runtime.processes.program_search import which
 
 OLDEST_NODE = (20, 19)  # the first that can `require` ES modules
 VERSION_S = 10.0  # asking a program for its version
@@ -23,7 +23,7 @@ _turn = threading.Lock()
 
 def find_node() -> str | None:
     """Find a Node that is new enough."""
-    system = shutil.which("node")
+    system = which("node")
     if system is not None and _node_version(system) >= OLDEST_NODE:
         return os.path.realpath(system)
     try:
@@ -41,7 +41,7 @@ def find_uv() -> str | None:
 
         return str(uv.find_uv_bin())
     except (ImportError, FileNotFoundError):
-        return shutil.which("uv")
+        return which("uv")
 
 
 def link_programs(folder: str) -> None:
@@ -69,7 +69,7 @@ def _is_current(link: str, name: str) -> bool:
     """Return whether a link still works, and the system's program was not installed after it."""
     if not os.path.exists(link):
         return False
-    system = shutil.which(name)
+    system = which(name)
     return system is None or os.stat(system).st_ctime <= os.lstat(link).st_mtime
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from anyplug.runtime.processes.program_search import which
 from anyplug.runtime.sandbox.profile import System
 
 PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -127,9 +128,7 @@ def _survey(search_path: str, bin_folder: str, user: str, _changed: int) -> Syst
 
 def program_files(name: str, search_path: str = os.defpath) -> tuple[str, ...]:
     """Return the files of one program: itself, and the folders named after it."""
-    import shutil  # takes 3 ms to import, and few grants name a program
-
-    found = shutil.which(name, path=search_path)
+    found = which(name, path=search_path)
     if found is None:
         return ()
     stem, real = os.path.basename(name), os.path.realpath(found)

@@ -13,6 +13,7 @@ import msgspec
 from anyplug.home import untrusted_files
 from anyplug.model.late_patterns import late
 from anyplug.runtime.processes.program import Program
+from anyplug.runtime.processes.program_search import which
 
 Kind = Literal["python", "node"]
 
@@ -171,9 +172,7 @@ def _resolved(name: str, search_path: str) -> tuple[str, tuple[int, int, int]] |
 
 @functools.lru_cache(maxsize=64)
 def _looked_up(name: str, search_path: str, _changed: tuple[int, ...]) -> str | None:
-    import shutil  # takes 2 ms to import, and most programs have a path
-
-    return shutil.which(name, path=search_path)
+    return which(name, path=search_path)
 
 
 def _which(name: str, search_path: str) -> str | None:

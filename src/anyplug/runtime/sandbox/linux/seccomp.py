@@ -307,9 +307,9 @@ def _set() -> list[Instruction]:
 
 def digest(program: bytes) -> str:
     """Return the digest of a filter."""
-    import hashlib  # takes 5 ms to import, and the spawner never needs it
+    from anyplug.model.hashes import sha256  # takes a while to import, and the spawner never needs it
 
-    return hashlib.sha256(program).hexdigest()
+    return sha256(program).hexdigest()
 
 
 class _Program(ctypes.Structure):
