@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anyplug.secrets.vault import Secrets
 
 MOST_SAVED = 20_000  # files of a plugin whose stamps are stored; writing more would block other users of the database
+AT_ONCE = 500  # rows of the database that one query names; SQLite allows 999
 LONGEST_NAME = 200  # characters of a path that a message shows
 
 
@@ -66,6 +67,7 @@ class Catalog:
         self._found: frozenset[str] = frozenset()  # the plugin folders in the last snapshot
         self._named_grants: frozenset[str] = frozenset()  # of the plugins that a person named for this run
         self._readings: dict[str, Reading] = {}
+        self._rows: dict[str, bytes | None] = {}  # stored readings that were fetched ahead
         self._failures: dict[str, OSError] = {}  # why the last attempt to read a plugin failed
         self.elsewhere: Elsewhere | None = None
         self.wants_workspace = False  # whether to offer the chat's own tools
@@ -217,7 +219,11 @@ class Catalog:
         self._named_grants = frozenset(named)
         known = offer_of or self.last_offer
         joined = [self._joined(plugin, known(plugin)) if plugin.stays_up else plugin for plugin in plugins]
-        return snapshot_building.build(joined, self.standing_as_read if as_read else self._standing)
+        self._fetch_ahead(joined)
+        try:
+            return snapshot_building.build(joined, self.standing_as_read if as_read else self._standing)
+        finally:
+            self._rows = {}
 
     def plugin_folders(self) -> frozenset[str]:
         """Return the folders of all listed or approved plugins: no other plugin may change any of them."""
@@ -374,10 +380,28 @@ class Catalog:
         self._readings[plugin.path] = reading
         return reading
 
+    def _fetch_ahead(self, plugins: list[Plugin]) -> None:
+        """Fetch the stored readings of plugins that will be checked; one query for each takes as long as its check."""
+        approved = (plugin for plugin in plugins if not plugin.explicit and plugin.path not in self._readings)
+        paths = [plugin.path for plugin in approved if _may_run(plugin, self.approvals.known(plugin))]
+        fetched: dict[str, bytes | None] = dict.fromkeys(paths)
+        for begin in range(0, len(paths), AT_ONCE):
+            some = paths[begin : begin + AT_ONCE]
+            query = f"SELECT path, reading FROM digests WHERE path IN ({', '.join('?' * len(some))})"
+            try:
+                fetched.update(self.store.rows(query, *some))
+            except StoreError:
+                return  # only a cache
+        self._rows = fetched
+
     def _stored(self, plugin: Plugin) -> Reading | None:
         try:
-            rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
-            return msgspec.msgpack.decode(rows[0][0], type=Reading) if rows else None
+            if plugin.path in self._rows:
+                row = self._rows[plugin.path]
+            else:
+                rows = self.store.rows("SELECT reading FROM digests WHERE path = ?", plugin.path)
+                row = rows[0][0] if rows else None
+            return msgspec.msgpack.decode(row, type=Reading) if row else None
         except (StoreError, msgspec.DecodeError):
             return None  # only a cache
 

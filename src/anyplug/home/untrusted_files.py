@@ -154,7 +154,7 @@ class HeldFolder:
 
     def read(self, relative: str, largest: int) -> bytes:
         """Read a small regular file inside, without following links; raises OSError."""
-        return _whole(self.open(relative), self.where(relative), largest)
+        return _whole(self._opened(relative, READ | os.O_NOFOLLOW), self.where(relative), largest)
 
     def create(self, relative: str, mode: int = 0o600) -> int:
         """Create a file that must not exist yet, and open it for writing; raises OSError."""
@@ -302,7 +302,7 @@ def hold(path: str) -> HeldFolder:
 
 def read(path: str, largest: int) -> bytes:
     """Read a small regular file that is not a link itself; raises OSError."""
-    return _whole(regular(os.open(path, READ | os.O_NOFOLLOW), path), path, largest)
+    return _whole(os.open(path, READ | os.O_NOFOLLOW), path, largest)
 
 
 def linked(path: str) -> int:
@@ -431,15 +431,20 @@ def shown(size: int) -> str:
 
 
 def _whole(fd: int, path: str, largest: int) -> bytes:
-    """Read an open file and close it; raises OSError if it is larger than allowed."""
-    with open(fd, "rb", buffering=0) as file:
-        size = os.fstat(fd).st_size
+    """Read an open file and close it; raises OSError if it is not a regular one, or larger than allowed."""
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise Changed("it is not a regular file", path)
+        size = status.st_size
         if size > largest:
             raise TooMuch(f"it has {size:,} bytes; the limit is {largest:,}", path)
-        found = b""
-        while len(found) <= size and (chunk := file.read(size + 1 - len(found))):
+        found = os.read(fd, size + 1)
+        while found and len(found) < size and (chunk := os.read(fd, size + 1 - len(found))):
             found += chunk
         return found
+    finally:
+        os.close(fd)
 
 
 def _open_beneath(folder: int, relative: str, flags: int) -> int:
@@ -448,6 +453,8 @@ def _open_beneath(folder: int, relative: str, flags: int) -> int:
     The kernel does it in one step where it has `openat2`. ctypes takes milliseconds to load, so that is used only if it
     is already loaded; the alternative is as safe.
     """
+    if "/" not in relative and relative not in {"", ".", ".."}:  # as most are
+        return os.open(relative, flags | os.O_NOFOLLOW, dir_fd=folder)
     names = _parts(relative)
     if len(names) > 1 and "ctypes" in sys.modules and (fd := _openat2(folder, relative, flags)) is not None:
         return fd

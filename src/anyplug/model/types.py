@@ -122,7 +122,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["", "http", "sse"] = ""  # for an address; empty: whatever the server understands
 
 
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A folder that offers tools, as its manifest defines it. Independent of trust."""
 
     name: str

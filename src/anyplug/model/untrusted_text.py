@@ -193,14 +193,21 @@ def _is_clean_plugin(plugin: Plugin) -> bool:
         encoded = msgspec.json.encode(plugin)
     except (TypeError, ValueError, RecursionError):
         return False
+    if not encoded.isascii() or any(sign in encoded for sign in _SIGNS):
+        return False
+    for name in (plugin.name, *[tool.name for tool in plugin.tools]):
+        if not name or not _is_one_line(name):
+            return False
     return (
-        encoded.isascii()
-        and not any(sign in encoded for sign in _SIGNS)
-        and all(map(is_clean, (plugin.name, *(tool.name for tool in plugin.tools))))
-        and all(for_people(permission) == permission for permission in plugin.permissions)
-        and for_people(plugin.version, LONGEST_VERSION) == plugin.version
-        and all(label(tool.title) == tool.title for tool in plugin.tools)
+        all(map(_is_one_line, plugin.permissions))
+        and _is_one_line(plugin.version, LONGEST_VERSION)
+        and all(tool.title.isprintable() for tool in plugin.tools)
     )
+
+
+def _is_one_line(text: str, longest: int = LONGEST_LINE) -> bool:
+    """Return whether a text of ASCII is one line for people as it is."""
+    return len(text) <= longest and text.isprintable()
 
 
 def _hides_text(plugin: Plugin) -> bool:
