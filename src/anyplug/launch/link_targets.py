@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from anyplug.model import permissions, protected_paths
 from anyplug.runtime.sandbox import profile as profiles
@@ -20,7 +21,24 @@ MOST_LOOKED_AT, MOST_IN_ONE, MOST_DEPTH, LOOK_S = 30_000, 2_000, 12, 1.0
 PASSED_OVER = frozenset(
     {"node_modules", "objects", "__pycache__", "site-packages", ".cache", ".venv", "venv", "target"}
 )
+MOST_KNOWN = 30_000  # listings that are kept for the next search: 200 bytes each, and more for many links and folders
+# A folder that was changed just before it was listed may change again without a new stamp: file systems' clocks have
+# steps of up to two seconds.
+SETTLED_NS = 2_000_000_000
 MOST_KEYS, KEYS_DEPTH = 5_000, 4  # limits of the search for links among keys: entries in total, nesting
+
+
+class _Listing(NamedTuple):
+    """What a search wants of a folder, with its stamp: whatever is added, removed or replaced there changes that."""
+
+    stamp: tuple[int, ...]
+    seen: int  # how many of its entries were looked at
+    links: tuple[str, ...]
+    folders: tuple[str, ...]
+    repositories: tuple[str, ...]
+
+
+_known: dict[str, _Listing] = {}  # plugins that start together search the same folders
 
 
 def behind_keys(place: profiles.Locations) -> list[str]:
@@ -67,16 +85,41 @@ def behind_protected_links(tops: Mapping[str, int], protected: Protected, links:
         if seen.get(folder, 0) >= depth or links.is_missing(folder):
             continue
         seen[folder] = depth
-        inside = _entries(folder, MOST_IN_ONE)
-        entries += len(inside)
-        for entry in inside:
-            if entry.name.endswith(GIT):
-                repositories.append(entry.path)
-            if entry.is_symlink():
-                found += _behind(folder, entry.name, protected, links)
-            elif depth > 1 and entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER:
-                left.append((entry.path, depth - 1))
+        inside = _listing(folder)
+        entries += inside.seen
+        repositories += inside.repositories
+        for name in inside.links:
+            found += _behind(folder, name, protected, links)
+        if depth > 1:
+            left.extend((path, depth - 1) for path in inside.folders)
     return found, repositories
+
+
+def _listing(folder: str) -> _Listing:
+    """List a folder, unless it is as it was when it was last listed."""
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return _Listing((), 0, (), (), ())
+    stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    known = _known.get(folder)
+    if known is not None and known.stamp == stamp:
+        return known
+    settled = time.time_ns() - SETTLED_NS
+    entries = _entries(folder, MOST_IN_ONE)
+    folders = (entry for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name not in PASSED_OVER)
+    listing = _Listing(
+        stamp,
+        len(entries),
+        tuple(entry.name for entry in entries if entry.is_symlink()),
+        tuple(entry.path for entry in folders),
+        tuple(entry.path for entry in entries if entry.name.endswith(GIT)),
+    )
+    if max(status.st_mtime_ns, status.st_ctime_ns) < settled:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[folder] = listing
+    return listing
 
 
 def _behind(folder: str, name: str, protected: Protected, links: Links) -> list[str]:

@@ -72,12 +72,16 @@ class Room:
     def extend(self, protected: tuple[str, ...], hidden: tuple[str, ...]) -> bool:
         """Protect and hide further paths from what runs in it; return False if it has to be closed instead. Blocks."""
         confined = self.confined
-        if confined is None or confined.profile is None or not confined.is_alive:
+        if confined is None or confined.profile is None:
             return True
         profile, known = confined.profile, self.around
         more = [path for path in protected if path not in known] if profile.brokered else []
-        secret = [path for path in hidden if not {path, os.path.dirname(path)} & known] if profile.secret else []
-        if not more and not secret:
+        secret = (
+            [path for path in hidden if path not in known and os.path.dirname(path) not in known]
+            if profile.secret
+            else []
+        )
+        if not (more or secret) or not confined.is_alive:  # last: each new plugin asks this of all others
             return True
         try:
             is_done = confined.extend(more, secret)
