@@ -30,7 +30,7 @@ import zot_folders
 from anyplug.host.host import Host
 from anyplug.runtime.processes import toolchain
 from anyplug.runtime.processes.guard import TOKEN_VARIABLE
-from random_examples import at_most
+from random_examples import LONG_FORM, at_most
 
 HABITS = os.path.join(os.path.dirname(__file__), "plugins")
 # To rewrite the asserts of all tests takes each worker ten seconds: keep the result, also where Python is told not to.
@@ -40,6 +40,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 hypothesis.settings.register_profile(
     "anyplug",
     max_examples=at_most(hypothesis.settings().max_examples),
+    derandomize=LONG_FORM not in os.environ,  # the long form searches, each time elsewhere
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # which says only that the machine is busy
 )
 hypothesis.settings.load_profile("anyplug")

@@ -16,6 +16,7 @@ from anyplug.model.types import Plugin, Result, Text
 from command_line import ok, run
 from mcp_clients import client
 
+MARKS = "\u0301\u200d"
 LETTERS = "aé👩‍👩‍👧 \u0301z\n"
 LONG = plugin_folders.python(f"print(json.dumps({{'result': {LETTERS!r} * 2000}}, ensure_ascii=False))")
 
@@ -80,5 +81,5 @@ def test_kept_results_have_a_total_size_and_an_age(home):
 def test_a_boundary_is_never_inside_what_people_see_as_one_character(text, at):
     place = boundary(text, at)
     assert 0 <= place <= at or place == len(text) <= at
-    if 0 < place < len(text):
-        assert text[place] not in "\u0301\u200d" or set(text[max(0, at - 16) : at]) <= set("\u0301\u200d👩👧")
+    if 0 < place < len(text) and text[place] in MARKS:  # nothing before it can be cut either
+        assert all(text[one] in MARKS or text[one - 1] == "\u200d" for one in range(max(1, at - 15), at + 1))
