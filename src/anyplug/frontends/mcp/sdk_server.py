@@ -316,6 +316,7 @@ class SdkServer:
         if not wanted:
             yield
             return
+        failure: Exception | None = None
         async with anyio.create_task_group() as group:
 
             def heard(notice: Notice) -> bool:
@@ -329,8 +330,12 @@ class SdkServer:
             stop = self.desk.host.listen(heard, catch_up=False)
             try:
                 yield
+            except (BadState, Failed, MCPError) as error:  # raised here, it would come out in a group
+                failure = error
             finally:
                 stop()
+        if failure is not None:
+            raise failure
 
 
 def _trace(ctx: Context) -> dict[str, str]:
