@@ -65,9 +65,11 @@ class Visitor:
     def presses(self, label: str, within: Any = None) -> None:
         """Press a button or follow a link, by exactly its name."""
         place = within or self.page
-        found = place.get_by_role("button", name=label, exact=True).or_(
-            place.get_by_role("link", name=label, exact=True)
-        ).first
+        found = (
+            place.get_by_role("button", name=label, exact=True)
+            .or_(place.get_by_role("link", name=label, exact=True))
+            .first
+        )
         expect(found).not_to_have_attribute("aria-disabled", "true")  # until its card stands still
         found.click()
 

@@ -2,7 +2,8 @@
 
 In the newer era a question is kept here until it is answered. The answer names it by a state that only its caller was
 given: the question's id is that of the call, which is in the audit log. It counts once, for the same tool, arguments,
-plugin and attachment, and for a limited time. So a state that was tampered with or reused has no effect. An answer can allow one call or this attachment; never more.
+plugin and attachment, and for a limited time. So a state that was tampered with or reused has no effect. An answer can
+allow one call or this attachment; never more.
 """
 
 import secrets
