@@ -118,15 +118,15 @@ class Events:
                 return data
 
 
-def link() -> str:
-    """Return a one-time link."""
-    given: str = command_line.ok("ui", "--no-open", "--json").json["link"]
+def link(**others: Any) -> str:
+    """Return a one-time link, for the project in this folder or in `cwd`."""
+    given: str = command_line.ok("ui", "--no-open", "--json", **others).json["link"]
     return given
 
 
-def signed_in() -> Console:
+def signed_in(**others: Any) -> Console:
     """Open the console as a person does; return it as their browser sees it."""
-    whole = link()
+    whole = link(**others)
     address, _, path = whole.removeprefix("http://").partition("/")
     said = Console(address, {}).ask("GET", f"//{path}")
     assert said.status == 303, said

@@ -20,7 +20,10 @@ class Granting:
         self.challenges: dict[str, str] = {}  # by code
         self.grants: list[str] = []  # kinds of grants, in order
         self.seen: list[str] = []  # tokens that were shown
+        self.paths: list[str] = []  # of all requests
         self.expires_in = 3600
+        self.challenge = ""  # with which it refuses as not enough what it does not accept
+        self.authorization_server = url
         self.refusal = b""  # of registrations
         self.changes: dict[str, Any] = {}  # to what the authorization server says of itself
 
@@ -40,8 +43,11 @@ def oauth_server() -> Iterator[Granting]:  # noqa: C901 - two servers in one
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+            granting.paths.append(self.path)
             if path.startswith("/.well-known/oauth-protected-resource"):
-                self.answer({"resource": f"{granting.url}/mcp", "authorization_servers": [granting.url]})
+                self.answer(
+                    {"resource": f"{granting.url}/mcp", "authorization_servers": [granting.authorization_server]}
+                )
             elif path.startswith("/.well-known/oauth-authorization-server"):
                 self.answer({
                     "issuer": granting.url,
@@ -63,6 +69,7 @@ def oauth_server() -> Iterator[Granting]:  # noqa: C901 - two servers in one
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            granting.paths.append(self.path)
             if self.path == "/register" and granting.refusal:
                 self.send_response(400)
                 self.send_header("content-length", str(len(granting.refusal)))
@@ -85,7 +92,7 @@ def oauth_server() -> Iterator[Granting]:  # noqa: C901 - two servers in one
             granting.seen.append(token)
             if token not in granting.valid:
                 where = f'Bearer resource_metadata="{granting.url}/.well-known/oauth-protected-resource/mcp"'
-                self.answer({}, 401, {"www-authenticate": where})
+                self.answer({}, 403 if granting.challenge else 401, {"www-authenticate": granting.challenge or where})
             elif "id" not in message:
                 self.answer({}, 202)
             else:

@@ -154,6 +154,7 @@ VERSION_1 = (
     "CREATE TABLE pending (call TEXT PRIMARY KEY, host TEXT NOT NULL, record BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TRIGGER call_ended AFTER INSERT ON audit BEGIN DELETE FROM pending WHERE call = NEW.call; END",
     "ALTER TABLE jobs DROP COLUMN progress",
+    "ALTER TABLE jobs DROP COLUMN plugin",
     "PRAGMA user_version = 1",
 )
 GONE = "999999999:1"  # a process that is not there

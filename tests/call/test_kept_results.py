@@ -62,6 +62,33 @@ async def test_an_agent_reads_only_results_of_tools_that_it_sees(host, cyclop, s
         assert (await up.call("builtin.read_result", {"id": id, "length": 1})).content[0].text == "a"
 
 
+@pytest.mark.claim("tools-call")
+@pytest.mark.anyio
+async def test_a_result_of_another_projects_plugin_of_the_same_name_is_not_shown(host, cyclop, settings, tmp_path):
+    settings("[results]\nmodel_chars = 100\n")
+    async with host(cyclop("long", LONG)) as up, host(plugin_folders.cyclop(tmp_path / "b", "long", LONG)) as other:
+        cut = await up.call("long", attachment=Attachment("mcp", is_model=True))
+        asked = {"id": cut.metadata["kept"]["id"], "length": 1}
+        for view in (None, View(up.catalog.home)):
+            mine, refused = [
+                await one.call("builtin.read_result", asked, attachment=Attachment("mcp", view=view))
+                for one in (up, other)
+            ]
+            assert mine.content[0].text == "a"
+            assert refused.error.code == "not_found"
+
+
+@pytest.mark.anyio
+async def test_the_rest_of_what_our_own_tools_say_can_be_read(host, cyclop, settings):
+    settings('[results]\nmodel_chars = 100\n[profiles.narrow]\nplugins = ["builtin", "long"]\n')
+    async with host(cyclop("long", description="x" * 500)) as up:
+        for view in (None, View(up.catalog.home), View(up.catalog.home, "narrow")):
+            agent = Attachment("mcp", view=view, is_model=True)
+            cut = await up.call("builtin.describe_plugin", {"plugin": "long"}, attachment=agent)
+            asked = {"id": cut.metadata["kept"]["id"], "length": 1}
+            assert (await up.call("builtin.read_result", asked, attachment=agent)).error is None, view
+
+
 def test_kept_results_have_a_total_size_and_an_age(home):
     kept = KeptResults(Home(str(home)))
     plugin = Plugin(name="p", format="cyclop", path="/p")

@@ -28,10 +28,12 @@ class Elsewhere(msgspec.Struct, frozen=True):
     """A job that no host of this home runs."""
 
     tool: str
+    plugin: str  # its `lineage`
     started: float
     result: Result | None  # if it ended
 
 
+Sees = Callable[[str, str], bool]  # with the tool of a job or kept result, and the `lineage` of its plugin
 AskElsewhere = Callable[[str, bool], Awaitable[Elsewhere | None]]  # with its id, and whether to cancel it
 
 
@@ -74,7 +76,9 @@ class JobRuns:
 
     async def run(self, call: Call, trail: CallState, work: Work, *, wait: bool) -> Result:
         """Run a call as a job; without `wait`, return at once. Raises StoreError before anything has run."""
-        job = await anyio.to_thread.run_sync(self._jobs.begin, call.tool.name, trail.attachment.job)
+        job = await anyio.to_thread.run_sync(
+            self._jobs.begin, call.tool.name, call.plugin.lineage, trail.attachment.job
+        )
         if wait:
             return await self._see_through(job, call, trail, work)
         self._tasks.start_soon(self._see_through, job, call, trail, work)
@@ -98,13 +102,13 @@ class JobRuns:
         self,
         request: AskJob,
         progress: Progress | None,
-        has_job_of: Callable[[str], bool],
+        has_job_of: Sees,
         elsewhere: AskElsewhere | None = None,
     ) -> Result:
         """Return the result of a job's tool, or how long the job has been running.
 
-        `has_job_of` tells by the name of its tool whether the caller may see it; `elsewhere` asks for jobs that no
-        host of this home runs. Raises JobNotFound, StoreError, and Unavailable if the result is lost.
+        `has_job_of` tells whether the caller may see it; `elsewhere` asks for jobs that no host of this home runs.
+        Raises JobNotFound, StoreError, and Unavailable if the result is lost.
         """
         until = time.monotonic() + request.wait_s
         if elsewhere is not None and not self._is_here(request.id):
@@ -113,7 +117,7 @@ class JobRuns:
                 return found
         while True:
             job = self._jobs.one(request.id)
-            if not has_job_of(job.tool):
+            if not has_job_of(job.tool, job.plugin):
                 raise JobNotFound(request.id)
             if request.cancel and job.state == "running":
                 self.cancel(job.id)
@@ -142,13 +146,15 @@ class JobRuns:
             return False
 
     async def _result_elsewhere(
-        self, request: AskJob, until: float, has_job_of: Callable[[str], bool], ask: AskElsewhere
+        self, request: AskJob, until: float, has_job_of: Sees, ask: AskElsewhere
     ) -> Result | None:
         """Return the result of a job that runs elsewhere, or how long it has been running; None if none does."""
         while True:
-            there = await ask(request.id, request.cancel)
-            if there is None or not has_job_of(there.tool):
+            there = await ask(request.id, False)
+            if there is None or not has_job_of(there.tool, there.plugin):
                 return None
+            if request.cancel and there.result is None:
+                there = await ask(request.id, True) or there
             if there.result is not None:
                 state = "failed" if there.result.is_error else "done"
                 await self._end(request.id, there.result)  # where it was ordered; else there is nothing to update

@@ -15,7 +15,7 @@ from anyplug.model.untrusted_text import for_people
 JobState = Literal["running", "done", "failed", "cancelled", "lost"]
 KEPT = 200  # finished jobs
 ID_BYTES = 6  # enough that nobody finds another's job by guessing
-_SELECT = "SELECT id, tool, state, started, ended, result, host, progress FROM jobs"
+_SELECT = "SELECT id, tool, state, started, ended, result, host, progress, plugin FROM jobs"
 
 
 class JobNotFound(CallError):
@@ -35,6 +35,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     tool: str
+    plugin: str = ""  # the `lineage` of the plugin that runs it; other plugins may have a tool of that name
     state: JobState
     started: float
     ended: float | None = None
@@ -49,16 +50,16 @@ class Jobs:
         self._store = store
         self._host = process_identity.this_process()
 
-    def begin(self, tool: str, name: str = "") -> str:
-        """Record a job that starts now, under a new id unless it has one, and delete the oldest.
+    def begin(self, tool: str, plugin: str, name: str = "") -> str:
+        """Record a job of a plugin that starts now, under a new id unless it has one, and delete the oldest.
 
         Raises StoreError, also if there was a job of this id: none runs twice.
         """
         name = name or os.urandom(ID_BYTES).hex()
         with self._store.writing() as transaction:
             transaction.execute(
-                "INSERT INTO jobs (id, tool, state, started, host) VALUES (?, ?, 'running', ?, ?)",
-                (name, tool, time.time(), self._host),
+                "INSERT INTO jobs (id, tool, plugin, state, started, host) VALUES (?, ?, ?, 'running', ?, ?)",
+                (name, tool, plugin, time.time(), self._host),
             )
             transaction.execute(
                 "DELETE FROM jobs WHERE state != 'running' AND id NOT IN "
@@ -108,12 +109,13 @@ class Jobs:
 
 
 def _job(row: Any) -> Job:
-    name, tool, state, started, ended, result, host, progress = row
+    name, tool, state, started, ended, result, host, progress, plugin = row
     if state == "running" and not (host and process_identity.is_alive(host)):
         state = "lost"
     return Job(
         id=name,
         tool=tool,
+        plugin=plugin,
         state=state,
         started=started,
         ended=ended,

@@ -45,6 +45,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     tool: str
     plugin: str
+    lineage: str = ""  # of the plugin
     at: float
     characters: int
     path: str = ""
@@ -69,7 +70,9 @@ class KeptResults:
         text = whole_text(result, settings.model_chars)
         shown = boundary(text, settings.model_chars)
         id = os.urandom(ID_BYTES).hex()
-        about = KeptResult(id=id, tool=tool, plugin=plugin.name, at=time.time(), characters=len(text))
+        about = KeptResult(
+            id=id, tool=tool, plugin=plugin.name, lineage=plugin.lineage, at=time.time(), characters=len(text)
+        )
         try:
             self._write(plugin, about, text)
         except OSError as error:

@@ -68,10 +68,12 @@ class View:
         names = (tool.name, f"{tool.plugin}/{tool.own_name}", snapshot.model_names.get(tool.name, tool.name))
         return self._has(tool.plugin, names)
 
-    def has_job_of(self, name: str, snapshot: Snapshot) -> bool:
-        """Return whether the jobs of a tool are visible, by its full name; the tool itself may be gone."""
-        owner = snapshot.owners.get(name)
-        return self.has_tool(owner[0], snapshot) if owner is not None else not self._is_limited
+    def has_job_of(self, name: str, lineage: str, snapshot: Snapshot) -> bool:
+        """Return whether the jobs of a plugin's tool are visible, by its full name; the tool itself may be gone."""
+        owner = OURS.get(name) or snapshot.owners.get(name)
+        if owner is not None and owner[1].plugin.lineage == lineage:
+            return self.has_tool(owner[0], snapshot)
+        return not self._is_limited and snapshot.has_maker(name, lineage)
 
     def has_command(self, command: Command) -> bool:
         """Return whether a slash command is visible."""

@@ -9,7 +9,7 @@ from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.formats import registry
 from anyplug.model import hints, permissions, tool_names
 from anyplug.model.errors import CommandNotFound, PluginNotFound, ToolNotFound
-from anyplug.model.types import Command, Plugin, Problem, ServedResource, State, Tool
+from anyplug.model.types import IN_FLEET, Command, Plugin, Problem, ServedResource, State, Tool
 from anyplug.model.untrusted_text import for_people
 
 MOST_SIMILAR = 3  # names that a message suggests
@@ -103,6 +103,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             or name in self.overruled
             or name in self.services
         )
+
+    def has_maker(self, tool: str, lineage: str) -> bool:
+        """Return whether the plugin that made a job or kept result is here, in whatever version.
+
+        The fleet's are, even if no worker offers them now; so are we.
+        """
+        if tool in OURS or lineage.startswith(IN_FLEET):
+            return True
+        return any(entry.plugin.lineage == lineage for entry in self.entries)
 
     def full_name(self, name: str) -> str:
         """Return the full name of a tool by any of its names; an unknown name is returned unchanged."""

@@ -28,7 +28,7 @@ from anyplug.formats import registry
 from anyplug.home.location import make_private
 from anyplug.home.settings import FleetSettings, Home
 from anyplug.model.errors import CallError, ConfigError, Unavailable, WorkersFull
-from anyplug.model.types import Call, File, Plugin, Problem, Tool
+from anyplug.model.types import IN_FLEET, Call, File, Plugin, Problem, Tool
 from anyplug.model.untrusted_text import for_people
 
 FIRST_S = 3.0  # that a starting host waits for the fleet's tools
@@ -372,7 +372,7 @@ def _plugin(offered: Offered, workers: tuple[str, ...]) -> Plugin:
     return Plugin(
         name=offered.name,
         format=offered.format,
-        path=f"fleet:{offered.name}@{offered.digest[:SHOWN_DIGEST]}-{offered.definition[:SHOWN_DIGEST]}",
+        path=f"{IN_FLEET}{offered.name}@{offered.digest[:SHOWN_DIGEST]}-{offered.definition[:SHOWN_DIGEST]}",
         version=offered.version,
         description=offered.description,
         permissions=offered.permissions,

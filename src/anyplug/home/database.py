@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Aside = Callable[[Callable[[], None]], object]  # runs something in a thread
 
-VERSION = 7  # of the tables below
+VERSION = 8  # of the tables below
 TIDY_AFTER = 3_000  # changed rows before a checkpoint; about SQLite's own default
 LONGEST_LOG = 10_000  # pages; beyond this a writer waits for the disk, in case rows are large or many processes write
 BUSY_S = 5.0  # how long to wait for another process's write, which takes microseconds
@@ -50,7 +50,7 @@ TABLES = (
     "CREATE TABLE installs (path TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE jobs (id TEXT PRIMARY KEY, tool TEXT NOT NULL, state TEXT NOT NULL, started REAL NOT NULL,
     ended REAL, result BLOB, host TEXT NOT NULL, cancel INTEGER NOT NULL DEFAULT 0,
-    progress TEXT NOT NULL DEFAULT '')""",
+    progress TEXT NOT NULL DEFAULT '', plugin TEXT NOT NULL DEFAULT '')""",
     """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, call TEXT NOT NULL, record BLOB NOT NULL,
     previous TEXT NOT NULL, hash TEXT NOT NULL)""",
     "CREATE INDEX audit_calls ON audit (call)",
@@ -69,7 +69,9 @@ FROM_3 = ("CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) W
 FROM_4 = CONVERSATIONS
 FROM_5 = SEEN
 FROM_6 = ("ALTER TABLE jobs ADD COLUMN progress TEXT NOT NULL DEFAULT ''",)
-CHANGES = (TABLES, FROM_1, FROM_2, FROM_3, FROM_4, FROM_5, FROM_6)  # by the version that they begin with
+# Of earlier jobs nobody knows which plugin ran them, so only the command line shows them.
+FROM_7 = ("ALTER TABLE jobs ADD COLUMN plugin TEXT NOT NULL DEFAULT ''",)
+CHANGES = (TABLES, FROM_1, FROM_2, FROM_3, FROM_4, FROM_5, FROM_6, FROM_7)  # by the version that they begin with
 
 
 # Ours has none of these; they run within statements of ours, and can undo them.

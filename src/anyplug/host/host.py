@@ -24,7 +24,7 @@ from anyplug.call.call_places import Place, Places
 from anyplug.call.chains import ChainOutcome, OnStep, Step, read_chain, run_chain
 from anyplug.call.consent import Ask, Attachment, Elicit, Sample
 from anyplug.call.gates import Gates
-from anyplug.call.job_runs import Elsewhere, JobRuns
+from anyplug.call.job_runs import Elsewhere, JobRuns, Sees
 from anyplug.call.job_store import Job, Jobs
 from anyplug.call.kept_results import KeptResults, ResultNotFound, is_long
 from anyplug.call.open_questions import OpenQuestions
@@ -72,7 +72,7 @@ from anyplug.model.errors import (
     Unavailable,
 )
 from anyplug.model.json_values import DEEPEST_METADATA, excess
-from anyplug.model.types import Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
+from anyplug.model.types import IN_FLEET, Call, Command, Failure, Note, Plugin, Problem, Progress, Result, Tool
 from anyplug.model.untrusted_text import for_models
 from anyplug.peers.events import EventDelivery
 from anyplug.peers.guards import Guards
@@ -830,7 +830,11 @@ class Host:
         """Ask the fleet for a job, for a call that wants it; raises CallError."""
         assert self._fleet is not None
         there = await self._fleet.job(id, call, cancel=cancel)
-        return Elsewhere(there.tool, there.at, there.ran.result if there.ran else None) if there is not None else None
+        if there is None:
+            return None
+        owner = self.snapshot.owners.get(there.tool)  # the fleet names no more than the tool
+        lineage = owner[1].plugin.lineage if owner is not None and owner[1].plugin.in_fleet else IN_FLEET
+        return Elsewhere(there.tool, lineage, there.at, there.ran.result if there.ran else None)
 
     async def _exchange(self, call: Call, standing: Standing, around: Surroundings, trail: CallState) -> Result:
         """Turn a call into what its format asks for, do that, and turn the answer into a result; raises CallError."""
@@ -868,9 +872,10 @@ class Host:
                 answer = self._asked_to_install(request, call)
         return format.result(call, request, answer, around)
 
-    def _part(self, request: ReadResult, sees: Callable[[str], bool]) -> tuple[str, int, int]:
+    def _part(self, request: ReadResult, sees: Sees) -> tuple[str, int, int]:
         """Return a range of a kept result of a tool that the caller sees; raises ResultNotFound."""
-        if not sees(self._kept.find(request.id).tool):
+        about = self._kept.find(request.id)
+        if not sees(about.tool, about.lineage):
             raise ResultNotFound(request.id)
         try:
             most = self._catalog.settings.results.model_chars
@@ -879,17 +884,19 @@ class Host:
             raise Unavailable(f"the result cannot be read: {error.strerror}", "call the tool again") from error
         return part.text, request.offset + len(part.text), part.about.characters
 
-    def _sees_job(self, call: Call) -> Callable[[str], bool]:
+    def _sees_job(self, call: Call) -> Sees:
         caller = self._callers[call.id]
         view, plugin = caller.view, caller.plugin
         if plugin is not None:  # the jobs of tools that it may call
-            return lambda tool: self._may_call(plugin, tool)
-        return lambda tool: view is None or view.has_job_of(tool, self.snapshot)
+            return lambda tool, lineage: self._may_call(plugin, tool, lineage)
+        if view is None:
+            return self.snapshot.has_maker
+        return lambda tool, lineage: view.has_job_of(tool, lineage, self.snapshot)
 
-    def _may_call(self, plugin: Plugin, name: str) -> bool:
-        """Return whether a plugin may call a tool, by the tool's full name."""
+    def _may_call(self, plugin: Plugin, name: str, lineage: str) -> bool:
+        """Return whether a plugin may call another's tool, by the tool's full name."""
         owner = self.snapshot.owners.get(name)
-        if owner is None:
+        if owner is None or owner[1].plugin.lineage != lineage:
             return False
         tool, entry = owner
         granted = self._catalog.approvals.granted_over(plugin, entry.plugin)

@@ -1,6 +1,6 @@
 """The nouns of the product: plugins, tools, calls, results. Frozen values, no behaviour, no I/O."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -122,6 +122,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["", "http", "sse"] = ""  # for an address; empty: whatever the server understands
 
 
+IN_FLEET: Final = "fleet:"  # begins the path of a fleet's plugin, which is not a folder here
+
+
 class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A folder that offers tools, as its manifest defines it. Independent of trust."""
 
@@ -157,6 +160,11 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     in_fleet: bool = False  # workers of a fleet run it, and `path` is not a folder here
     workers: tuple[str, ...] = ()  # the names of those that can run it now
     is_ours: bool = False  # comes with anyplug, so that it needs no approval; a person may deny it
+
+    @property
+    def lineage(self) -> str:
+        """What its jobs and results belong to: its path, without the version that a fleet's plugin has there."""
+        return self.path.rpartition("@")[0] if self.in_fleet else self.path
 
     @property
     def stays_up(self) -> bool:

@@ -71,6 +71,16 @@ def test_the_end_of_input_is_a_no():
     assert terminal.code == 3
 
 
+def test_what_was_typed_before_the_question_is_no_answer():
+    plugin_folders.cyclop("plugins", "hello")
+    with command_line.Terminal("approve", "hello") as terminal:
+        terminal.types("y")
+        terminal.sees("Approve it?")
+        terminal.types("n")
+    assert terminal.code == 3
+    assert command_line.listed("hello")["state"] == "new"
+
+
 def test_what_is_asked_is_seen_even_if_stdout_goes_elsewhere():
     plugin_folders.cyclop("plugins", "hello", permissions=["network"])
     with open("out", "wb") as out, command_line.Terminal("approve", "hello", stdout=out.fileno()) as terminal:

@@ -82,6 +82,32 @@ def test_a_person_signs_in_once_and_what_is_kept_is_used_renewed_and_forgotten(h
         assert "there are none" in ok("login", "wiki", "--forget").out
 
 
+@pytest.mark.parametrize("challenge", ["", 'Bearer error="insufficient_scope"'])
+def test_without_a_person_nobody_is_asked_how_to_sign_in(home, browser, challenge):
+    with oauth_server() as server, oauth_server() as other:
+        remote(home, f"{server.url}/mcp")
+        ok("approve", "wiki", "--yes", "--always")
+        ok("login", "wiki")
+        server.challenge = challenge
+        server.authorization_server = other.url
+        server.valid = set()
+        server.paths.clear()
+        refused = fails(4, "call", "mcp.wiki.whoami")
+        assert challenge or "anyplug login wiki" in refused.err
+        assert set(server.paths) == {"/mcp"}
+        assert other.paths == []
+
+
+def test_the_query_of_an_authorization_endpoint_is_kept(home, browser):
+    with oauth_server() as server:
+        remote(home, f"{server.url}/mcp")
+        ok("approve", "wiki", "--yes", "--always")
+        server.changes = {"authorization_endpoint": f"{server.url}/authorize?tenant=a%20b"}
+        ok("login", "wiki")
+        (page,) = [path for path in server.paths if path.startswith("/authorize")]
+        assert page.startswith("/authorize?tenant=a%20b&response_type=code&")
+
+
 def test_only_servers_at_an_address_are_signed_in_to(home):
     folder = os.path.join(home, "plugins", "wiki")
     servers = {"mcpServers": {"wiki": {"command": "python3", "args": ["x.py"]}}}

@@ -180,6 +180,41 @@ def test_a_cookie_that_another_port_saw_decides_and_shows_nothing_of_a_persons(r
         assert free == {"followEvents", "followConversation", "followLog"}, "what browsers ask for by themselves"
 
 
+@pytest.mark.claim("console-own-page")
+def test_sessions_of_two_projects_in_one_browser_are_told_apart(tmp_path):
+    with console() as page:
+        other = signed_in(cwd=tmp_path)
+        both = {"cookie": f"{page.headers['cookie']}; {other.headers['cookie']}", "sec-fetch-site": "same-origin"}
+        here, there = (
+            Console(page.address, {**both, "x-anyplug-page": one.headers["x-anyplug-page"]}) for one in (page, other)
+        )
+        assert (here.get("/status")["project"], there.get("/status")["project"]) == (os.getcwd(), str(tmp_path))
+        for one in (page, other):
+            project, _, secret = one.headers["x-anyplug-page"].partition(".")
+            named = Console(page.address, both).get(f"/status?page={project}")
+            assert named["project"] == one.get("/status")["project"], "as browsers ask for streams and downloads"
+            mixed = ({page: there, other: here}[one].headers["x-anyplug-page"].partition(".")[0], secret)
+            said = Console(page.address, {**both, "x-anyplug-page": ".".join(mixed)}).ask("POST", "/logout", {})
+            assert said.status == 401, "the key of the other project's page"
+        assert Console(page.address, both).ask("GET", "/status").status == 401, "which one is not said"
+        assert here.ask("POST", "/logout", {}).status == 204
+        assert here.ask("GET", "/status").status == 401
+        assert there.get("/status")["project"] == str(tmp_path)
+
+
+@pytest.mark.claim("tools-call")
+def test_the_job_of_another_projects_plugin_is_not_shown(tmp_path):
+    for folder in (os.getcwd(), str(tmp_path / "other")):
+        plugin_folders.stavrobot(f"{folder}/.anyplug/plugins", "news", parameters={}, tool={"async": True})
+        ok("approve", "news", "--yes", "--always", cwd=folder)
+    ok("call", "news.act", cwd=tmp_path / "other")
+    with console() as page:
+        (job,) = signed_in(cwd=tmp_path / "other").get("/jobs")["items"]
+        for one in (page, with_token()):
+            assert one.get("/jobs")["items"] == []
+            assert one.ask("DELETE", f"/jobs/{job['id']}", {}).status == 404
+
+
 @pytest.mark.claim("first-approval-by-person")
 def test_a_token_never_decides_about_trust(root):
     ok("install", plugin_folders.cyclop(root, "hello"), "--yes")
@@ -223,7 +258,7 @@ def test_a_link_opens_one_session_and_is_never_shown_again():
         first = Console(page.address, {}).ask("GET", f"//{path}")
         again = Console(page.address, {}).ask("GET", f"//{path}")
         assert (first.status, first.headers["location"]) == (303, first.headers["location"])
-        assert re.fullmatch(r"/#page=[\w-]{43}", first.headers["location"])
+        assert re.fullmatch(r"/#page=[0-9a-f]{16}\.[\w-]{43}", first.headers["location"])
         assert "HttpOnly" in first.headers["set-cookie"]
         assert "SameSite=Strict" in first.headers["set-cookie"]
         assert again.headers["location"] == "/?login=expired"

@@ -281,6 +281,44 @@ def test_a_page_without_a_session_comes_back_with_a_new_link(home):
             expect(one.get_by_role("status").filter(has_text="Found a new plugin: late")).to_be_visible()
 
 
+@pytest.mark.claim("console-own-page")
+def test_tabs_of_two_projects_side_by_side_each_show_and_run_their_own(home, tmp_path):
+    where = {name: tmp_path / name for name in ("first", "second")}
+    for name, folder in where.items():
+        plugin_folders.stavrobot(folder / ".anyplug/plugins", "twin", f"#!/bin/sh\necho ran in {name}\n")
+        ok("approve", "twin", "--yes", "--always", cwd=folder)
+    with chromium() as browser, daemons.resident("--http", "127.0.0.1:0"):
+        tabs = {name: browser.new_page() for name in where}
+
+        def runs(name, page):
+            expect(page.locator(".standing")).to_contain_text("live")
+            page.get_by_label("text").first.fill("x")
+            page.get_by_role("button", name="Run", exact=True).click()
+            expect(page.get_by_role("main")).to_contain_text(f"ran in {name}")
+
+        for name, page in tabs.items():
+            page.goto(consoles.link(cwd=where[name]))
+            page.get_by_role("link", name="twin.act").first.click()
+        for name, page in tabs.items():
+            runs(name, page)
+            page.reload()
+            runs(name, page)
+        with browser.expect_page() as opened:
+            tabs["first"].bring_to_front()
+            tabs["first"].get_by_role("link", name="Settings").click(modifiers=["Control"])
+        for page, name in ((opened.value, "first"), (tabs["second"], "second")):
+            page.goto(page.url.partition("/tools")[0].removesuffix("/settings") + "/settings")
+            expect(page.get_by_role("main")).to_contain_text(str(where[name]))
+        opened.value.get_by_role("button", name="End this session").click()
+        gone = tabs["first"].get_by_role("alert").filter(has_text="This page has no session.")
+        tabs["first"].reload()
+        expect(gone).to_be_visible()
+        expect(tabs["second"].locator(".standing")).to_contain_text("live")
+        opened.value.goto(consoles.link(cwd=where["first"]))
+        expect(gone).to_have_count(0)
+        runs("first", tabs["first"])
+
+
 def test_a_page_tells_that_its_daemon_is_gone_and_the_next_one_has_another_address(home):
     with chromium() as browser:
         page, new = browser.new_page(), browser.new_page()

@@ -169,6 +169,18 @@ def test_a_name_that_browsers_look_for_at_two_addresses_is_not_served_at_one(nam
 
 
 @pytest.mark.claim("console-own-page")
+@pytest.mark.skipif(not HAS_IPV6, reason="there is no IPv6 here")
+@pytest.mark.claim("console-own-page")
+def test_localhost_is_answered_where_both_addresses_are_listened_at():
+    served = {"127.0.0.1": {"127.0.0.1"}, "::1": {"[::1]"}, "localhost": {"127.0.0.1", "[::1]", "localhost"}}
+    for host, own in served.items():
+        listener = listen(Address(host, 0))
+        listener.close()
+        names = {one for one in served["localhost"] if listener.is_ours(f"{one}:{listener.port}".encode())}
+        assert names == own, host
+
+
+@pytest.mark.claim("console-own-page")
 def test_addresses_are_told_in_numbers():
     for name in ("localhost", "127.1", "console.localhost"):
         listener = listen(Address(name, 0))

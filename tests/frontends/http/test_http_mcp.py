@@ -63,6 +63,19 @@ async def test_half_a_character_arrives_as_a_mark(era):
     assert json.loads(said)["result"]["content"][0]["text"] == "x\ufffd"
 
 
+async def test_a_client_that_asks_for_missed_events_gets_a_new_stream(era):
+    if era != "legacy":
+        return  # it has no such streams
+    async with serving(Inner()) as up:
+        session = (await up.post(INITIALIZE)).headers["mcp-session-id"]
+        async with await anyio.connect_tcp("127.0.0.1", up.port) as stream:
+            asked = {"accept": "text/event-stream", "mcp_session_id": session, "last_event_id": "a/b"}
+            await stream.send(up.request("GET", "/mcp", **asked))
+            head = await stream.receive()
+    assert head.startswith(b"HTTP/1.1 200"), head
+    assert b"text/event-stream" in head
+
+
 @pytest.mark.parametrize("id", [None, {}, [], True, 1.5])
 async def test_an_id_that_is_none_is_answered(era, id):
     headers = {} if era == "legacy" else {"mcp_method": "tools/list", "mcp_protocol_version": era}

@@ -51,10 +51,19 @@ async def page(scope, receive, send):
 # Names and origins
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
+@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}"])
 async def test_our_own_names_are_answered(host):
-    async with serving(Inner()) as up:
+    async with serving(Inner(), host="localhost") as up:
         assert (await up.raw(up.request("GET", "/healthz", host=host.format(port=up.port)))).status == 200
+
+
+@pytest.mark.claim("console-own-page")
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "[::1]"])
+async def test_a_name_at_whose_other_address_we_do_not_listen_is_refused(name):
+    async with serving(Inner()) as up:
+        assert (await up.raw(up.request("GET", "/healthz", host=f"127.0.0.1:{up.port}"))).status == 200
+        assert (await up.raw(up.request("GET", "/healthz", host=f"{name}:{up.port}"))).status == 421
+        assert (await up.post(INITIALIZE, origin=f"http://{name.lower()}:{up.port}")).status == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1:1", "127.0.0.1", "localhost.:{port}", "", None])
@@ -85,7 +94,7 @@ async def test_pages_of_other_origins_are_refused_and_see_nothing(origin):
 
 
 async def test_a_page_that_we_serve_ourselves_may_use_us():
-    async with serving(Inner()) as up:
+    async with serving(Inner(), host="localhost") as up:
         assert (await up.post(INITIALIZE, origin=f"http://localhost:{up.port}")).status == 200
         assert (await up.post(INITIALIZE, origin=f"https://localhost:{up.port}")).status == 403
 

@@ -100,6 +100,26 @@ async def test_a_question_that_nobody_answers_ends_before_the_client_gives_up(as
     assert "the user did not answer" in result.content[0].text
 
 
+@pytest.mark.parametrize("is_fast", [True, False])
+async def test_an_answer_that_is_none_is_a_no_that_says_so(asks, is_fast):
+    up, folder = asks
+    async with mcp_clients.lines(up, is_fast=is_fast) as agent:
+        await agent.ask(
+            mcp_clients.request(0, "initialize", {**mcp_clients.HELLO, "capabilities": {"elicitation": {}}})
+        )
+        agent.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        agent.send(mcp_clients.request(1, "tools/call", {"name": "echo", "arguments": {}}))
+        while (message := await agent.receive()).get("method") != "elicitation/create":
+            pass
+        agent.send({"jsonrpc": "2.0", "id": message["id"], "result": {"action": 5, "content": 5}})
+        while (message := await agent.receive()).get("id") != 1:
+            pass
+    said = message["result"]["content"][0]["text"]
+    assert "the client could not ask its user: its answer is invalid" in said
+    assert "ElicitResult" not in said
+    assert ran(folder) == 0
+
+
 async def test_a_client_that_answers_with_an_error_has_said_no(asks):
     up, folder = asks
 

@@ -27,6 +27,7 @@ for frame in heard():
         say(frame, "out of luck", is_error=True)
 """
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LATE = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 12345}}
 
@@ -94,7 +95,7 @@ def newer():
             {VERSION: "2026-07-28", CAPABILITIES: {"elicitation": {}}},
             {VERSION: "2026-07-28", CAPABILITIES: {}, "io.modelcontextprotocol/clientInfo": {"name": "x"}},
             {VERSION: "2026-07-28", CAPABILITIES: {}, "io.modelcontextprotocol/clientInfo": None},
-            {VERSION: "2026-07-28", CAPABILITIES: {}, "io.modelcontextprotocol/logLevel": "loud"},
+            {VERSION: "2026-07-28", CAPABILITIES: {}, LOG_LEVEL: "loud"},
         ),
         200,
     ):
@@ -139,6 +140,20 @@ async def test_nobody_can_tell_who_answered(zot, host, steps, monkeypatch):
         slow = await conversation(up, steps(), is_fast=False)
     assert fast == slow
     assert sum(taken) >= 10  # else nothing was compared
+
+
+async def test_what_fails_fails_alike_for_those_who_want_log_messages(zot, host):
+    asked = [
+        ("resources/read", {"uri": "nothing://a"}),
+        ("prompts/get", {"name": "nothing"}),
+        ("tools/call", {"name": "echo", "arguments": {}, "requestState": "nothing"}),
+        ("tools/call", {"name": "fail", "arguments": {}}),
+    ]
+    async with host(zot("kit", SCRIPT)) as up, lines(up) as agent:
+        for method, params in asked:
+            plain = await agent.ask(modern(1, method, params))
+            assert await agent.ask(modern(1, method, params, **{LOG_LEVEL: "debug"})) == plain
+            assert plain.get("error", {}).get("code") != -32603, plain
 
 
 @pytest.mark.parametrize("is_fast", [True, False])

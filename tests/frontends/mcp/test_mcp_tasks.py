@@ -1,5 +1,6 @@
 """Asynchronous tools as MCP tasks, by a client that writes its own lines: the SDK's has no way to ask for them."""
 
+import os
 from contextlib import asynccontextmanager
 
 import anyio
@@ -106,6 +107,34 @@ async def test_a_task_can_be_cancelled_and_is_only_for_those_who_see_its_tool(fo
                 assert (await one.ask("tasks/cancel", taskId=task["taskId"]))["status"] == "cancelled"
             result = await one.ask("tasks/result", taskId=task["taskId"])
             assert (result["isError"], result["_meta"]["anyplug/error"]["code"]) == (True, "cancelled")
+
+
+@pytest.mark.claim("tools-call")
+async def test_the_job_of_another_projects_plugin_with_the_same_names_is_not_shown(folders, host, tmp_path):
+    twin = plugin_folders.stavrobot(tmp_path / "elsewhere", "news", HELD, tool={"async": True})
+    async with host(roots=(folders,)) as up, host(roots=(os.path.dirname(twin),)) as elsewhere:
+        await approve(up, "news", always=True)
+        await approve(elsewhere, "news", always=True)
+        async with agent(up) as one, agent(elsewhere) as stranger:
+            await one.begin()
+            await stranger.begin()
+            asked = {"id": (await one.ask("tools/call", name="news_act", task={}))["task"]["taskId"]}
+            assert (await stranger.ask("tasks/list"))["tasks"] == []
+            for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+                assert await stranger.fails(method, taskId=asked["id"]) == INVALID
+            for arguments in (asked, {**asked, "cancel": True}):
+                hidden = await stranger.ask("tools/call", name="builtin_job", arguments=arguments)
+                assert hidden["_meta"]["anyplug/error"]["code"] == "not_found"
+            assert (await one.ask("tasks/get", taskId=asked["id"]))["status"] == "working"
+            assert (await one.ask("tasks/cancel", taskId=asked["id"]))["status"] == "cancelled"
+    plugin_folders.stavrobot(folders, "news", HELD + "# the next version\n", tool={"async": True})
+    async with host(roots=(folders,)) as later:
+        await approve(later, "news", always=True)
+        async with agent(later) as one:
+            await one.begin()
+            assert [task["taskId"] for task in (await one.ask("tasks/list"))["tasks"]] == [asked["id"]]
+            again = await one.ask("tools/call", name="builtin_job", arguments=asked)
+            assert again["_meta"]["anyplug/error"]["code"] == "cancelled"
 
 
 async def test_what_cannot_run_as_a_task_is_refused_with_a_reason(folders, host):

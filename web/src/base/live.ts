@@ -1,7 +1,8 @@
-// What happens in the host, as it happens. One tab of a browser holds the connection and tells the others, because a
+// What happens in the host, as it happens. One tab of each project holds the connection and tells the others, because a
 // browser opens only six connections to a server.
 import { batch, computed, signal } from "@preact/signals";
 import { ApiError, get } from "./api";
+import { ofThisTab, project } from "./page_key";
 import type {
   Answered, EndedCall, Install, Note, Panel, PluginEntry, Question, RunningCall, Status,
 } from "./shapes";
@@ -68,6 +69,7 @@ export async function refetch(): Promise<void> {
       isFirst = false;
     });
   } catch (error) {
+    isFirst = false; // nor could they
     if (error instanceof ApiError && error.code === "no_session") connection.value = "no_session";
   }
 }
@@ -180,7 +182,8 @@ function deliver(heard: Heard): void {
 type Said = { kind: "event"; heard: Heard } | { kind: "connection"; is: Connection } | { kind: "who" };
 
 export function connect(): void {
-  const tabs = new BroadcastChannel("anyplug-events");
+  const channel = `anyplug-events-${project}`;
+  const tabs = new BroadcastChannel(channel);
   const say = (said: Said) => tabs.postMessage(said);
   let isLeader = false;
 
@@ -194,14 +197,14 @@ export function connect(): void {
     if (said.kind === "event") deliver(said.heard);
     else if (said.kind === "connection" && !isLeader) set(said.is);
     else if (said.kind === "who" && isLeader) {
-      // A new page may have brought a new session, which is that of all pages of this browser.
+      // A new page may have brought a new session, which is that of all pages of this project.
       if (connection.value === "no_session") open();
       else say({ kind: "connection", is: connection.value });
     }
   };
 
   const open = () => {
-    const source = new EventSource("/api/v1/events");
+    const source = new EventSource(ofThisTab("/api/v1/events"));
     source.onopen = () => set("live");
     source.onerror = () => {
       void get<Status>("/status").then(
@@ -227,7 +230,7 @@ export function connect(): void {
     isLeader = true;
     open();
   };
-  if (navigator.locks) void navigator.locks.request("anyplug-events", () => new Promise(() => lead()));
+  if (navigator.locks) void navigator.locks.request(channel, () => new Promise(() => lead()));
   else lead();
   if (!navigator.locks || connection.value === "connecting") setTimeout(() => isFirst && void refetch(), GATHER_MS);
   say({ kind: "who" });

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, post, remove, segment } from "../base/api";
 import { isCut, panelKey, panels } from "../base/live";
+import { ofThisTab } from "../base/page_key";
 import { go, parts } from "../base/route";
 import { count, moment } from "../base/say";
 import type { SlashCommand } from "../base/shapes";
@@ -79,7 +80,7 @@ function useTalk(id: string): { talk: Talk; examples: string[]; error: Error | n
       setTalk(answer.events.reduce(heard, emptyTalk));
       setExamples(answer.examples);
       const after = answer.after ? `?after=${segment(answer.after)}` : "";
-      source = new EventSource(`/api/v1/conversations/${segment(id)}/events${after}`);
+      source = new EventSource(ofThisTab(`/api/v1/conversations/${segment(id)}/events${after}`));
       for (const name of NAMES) source.addEventListener(name, take as EventListener);
       isLoaded = true;
     }, (failure: Error) => isOn && setError(failure));

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, segment } from "../base/api";
 import type { ApiError } from "../base/api";
+import { ofThisTab } from "../base/page_key";
 import type { Plugin } from "../base/shapes";
 import { ErrorBox } from "../parts/basics";
 
@@ -23,7 +24,7 @@ export function LogsTab({ plugin }: { plugin: Plugin }) {
       (log) => { if (isOn) { setLines(log.lines); setPath(log.path); } },
       (failure: ApiError) => isOn && setError(failure),
     );
-    const source = new EventSource(`/api/v1${at}/follow`);
+    const source = new EventSource(ofThisTab(`/api/v1${at}/follow`));
     source.addEventListener("log", (event) => {
       const more = (JSON.parse((event as MessageEvent<string>).data) as { lines: string[] }).lines;
       setLines((old) => [...old, ...more].slice(-MOST_LINES));

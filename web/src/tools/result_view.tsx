@@ -1,5 +1,6 @@
 // What a call came to, by kind: text, Markdown, JSON, table, image, sound, file. All of it is a stranger's.
 import { useEffect, useState } from "preact/hooks";
+import { ofThisTab } from "../base/page_key";
 import { duration, outcomeSign } from "../base/say";
 import type { Block, CallResult, Json } from "../base/shapes";
 import { Copy, ErrorBox, Mark, Quoted, Tabs, type Tab } from "../parts/basics";
@@ -76,7 +77,7 @@ function BlockView({ block }: { block: Block }) {
     case "audio": return <Sound kind={block.mime_type} data={block.data} />;
     case "file": return (
       <p class="row"><span class="mono quoted">{block.name}</span><span class="muted quoted">{block.mime_type}</span>
-        {block.download ? <a class="button small" href={block.download} download={block.name}>Download</a> : <code class="quoted">{block.path}</code>}</p>
+        {block.download ? <a class="button small" href={ofThisTab(block.download)} download={block.name}>Download</a> : <code class="quoted">{block.path}</code>}</p>
     );
     case "resource": return (
       <div class="stack tight">

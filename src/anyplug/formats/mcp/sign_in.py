@@ -6,7 +6,7 @@ running server only uses and renews what it has. Imports the SDK.
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -29,10 +29,6 @@ PROOF = "S256"  # the method of PKCE
 
 Redirect = Callable[[str], Awaitable[None]]  # shows a person the page on which to sign in
 Await = Callable[[], Awaitable[AuthorizationCodeResult]]  # waits until the person has done so
-
-
-class SignInNeeded(Exception):
-    """The server wants a person to sign in, and none is there."""
 
 
 class _Kept(msgspec.Struct):
@@ -91,7 +87,9 @@ class Storage:
 class SignIn(OAuthClientProvider):
     """Shows a server who is signed in."""
 
-    def __init__(self, url: str, storage: Storage, redirect: Redirect, answer: Await, redirect_uri: str) -> None:
+    def __init__(
+        self, url: str, storage: Storage, redirect: Redirect | None, answer: Await | None, redirect_uri: str
+    ) -> None:
         metadata = OAuthClientMetadata(
             client_name=CLIENT,
             redirect_uris=[AnyUrl(redirect_uri)],
@@ -120,6 +118,20 @@ class SignIn(OAuthClientProvider):
             await self._kept_in.write()
 
 
+class KeptSignIn(SignIn):
+    """Uses and renews a sign-in without a person. What a server answers then is not asked about: no step begins one."""
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = super()._auth_flow(request)
+        try:
+            sent = await anext(flow)
+            while sent is not request:
+                sent = await flow.asend((yield sent))
+            yield request
+        finally:
+            await flow.aclose()
+
+
 def stored(secrets: Secrets, plugin: Plugin, endpoint: Endpoint) -> httpx2.Auth | None:
     """Return what shows a server who is signed in; None if nobody is, or its headers already say so."""
     if any(name.lower() == AUTHORIZATION for name in endpoint.headers):
@@ -128,7 +140,13 @@ def stored(secrets: Secrets, plugin: Plugin, endpoint: Endpoint) -> httpx2.Auth 
     if not storage.read():
         return None
     uris = (storage.kept.client or {}).get("redirect_uris") or ["http://127.0.0.1/callback"]
-    return SignIn(endpoint.url, storage, _nobody, _nobody_answers, uris[0])
+    return KeptSignIn(endpoint.url, storage, None, None, uris[0])
+
+
+def with_own_query(url: str, metadata: OAuthMetadata | None) -> str:
+    """Return the address of the page to sign in on, which the SDK appends to an endpoint as if that had no query."""
+    endpoint = str(metadata.authorization_endpoint) if metadata is not None else ""
+    return f"{endpoint}&{url.removeprefix(f'{endpoint}?')}" if "?" in endpoint else url
 
 
 def checked_page(url: str, metadata: OAuthMetadata | None) -> str:
@@ -138,11 +156,3 @@ def checked_page(url: str, metadata: OAuthMetadata | None) -> str:
     if metadata is None or PROOF not in (metadata.code_challenge_methods_supported or []):
         raise OAuthFlowError(f"the authorization server does not declare support for {PROOF}, which MCP requires")
     return parse_qs(urlsplit(url).query).get("state", [""])[-1]
-
-
-async def _nobody(url: str) -> None:
-    raise SignInNeeded("it no longer accepts the sign-in")
-
-
-async def _nobody_answers() -> AuthorizationCodeResult:
-    raise SignInNeeded("it no longer accepts the sign-in")

@@ -93,6 +93,7 @@ def _show(session: Session, job: Job) -> None:
         [
             ("job", job.id),
             ("tool", job.tool),
+            ("plugin", job.plugin),
             ("state", job.state),
             ("started", _time(job)),
             ("reports", job.progress),

@@ -74,6 +74,7 @@ async def _sign_in(
     from anyplug.formats.mcp import http_client, sign_in  # with the SDK, too
 
     async def show(url: str) -> None:
+        url = sign_in.with_own_query(url, auth.context.oauth_metadata)
         ending.state = sign_in.checked_page(url, auth.context.oauth_metadata)
         session.note(f"{endpoint.name} wants you to sign in at {for_people(url, LONGEST_URL)}")
         if not session.options.no_browser and (sys.stdin.isatty() or os.environ.get("BROWSER")):

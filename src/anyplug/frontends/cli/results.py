@@ -55,6 +55,7 @@ def _list(session: Session, found: list[KeptResult]) -> None:
 
 def _shape(one: KeptResult) -> dict[str, object]:
     shape: dict[str, object] = msgspec.to_builtins(one)
+    del shape["lineage"]
     return shape
 
 

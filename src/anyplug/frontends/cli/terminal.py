@@ -1,5 +1,7 @@
 """Talk to the person at the terminal, on stderr because stdout is for data."""
 
+import contextlib
+import os
 import sys
 
 from anyplug.frontends.cli import render
@@ -16,7 +18,12 @@ def say(*lines: str, fold: bool = False) -> None:
 
 
 def put(question: str) -> None:
-    """Print a question without waiting for the answer."""
+    """Print a question without waiting for the answer. What was typed before is no answer to it."""
+    if os.name == "posix" and sys.stdin.isatty():
+        import termios  # Windows has none
+
+        with contextlib.suppress(termios.error):  # the terminal has just gone
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
     render.ask(question)
 
 

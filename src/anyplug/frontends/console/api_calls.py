@@ -7,6 +7,7 @@ import anyio
 import msgspec
 
 from anyplug.call.chains import ChainOutcome
+from anyplug.call.job_store import Job, JobNotFound
 from anyplug.frontends import json_output
 from anyplug.frontends.console import api_types as types
 from anyplug.frontends.console import record_shapes
@@ -193,14 +194,22 @@ async def run_chain(request: ApiRequest) -> dict[str, Any]:
     return json_output.chain_shape(outcome)
 
 
+def _jobs(request: ApiRequest) -> list[Job]:
+    """Return the jobs of the project's plugins: another project may have a plugin of the same name."""
+    return [job for job in request.host.jobs() if request.host.snapshot.has_maker(job.tool, job.plugin)]
+
+
 async def list_jobs(request: ApiRequest) -> dict[str, Any]:
-    """Return background jobs, those of other hosts of this home included."""
-    return request.page([json_output.job_shape(job) for job in request.host.jobs()])
+    """Return background jobs of the project's plugins, those in other hosts of this home included."""
+    return request.page([json_output.job_shape(job) for job in _jobs(request)])
 
 
 async def cancel_job(request: ApiRequest) -> dict[str, bool]:
     """Cancel a job."""
-    request.host.cancel_job(request.values["job"])
+    id = request.values["job"]
+    if all(job.id != id for job in _jobs(request)):
+        raise JobNotFound(id)
+    request.host.cancel_job(id)
     return {"cancelled": True}
 
 

@@ -3,14 +3,15 @@
 A link is made for a person who runs `anyplug ui`. It works once and for a short time; it becomes a cookie that scripts
 cannot read, and a key that only the page's own scripts can read. Browsers send the cookie to every port of a machine,
 also to one where a plugin listens; a request with only the cookie decides nothing. A session belongs to the origin at
-which its link was opened. An agent's token never becomes a session. Nothing is on disk, so all sessions end with the
-daemon.
+which its link was opened, and to one project: a browser has a cookie for each, and every page names its own. An agent's
+token never becomes a session. Nothing is on disk, so all sessions end with the daemon.
 """
 
 import hashlib
 import hmac
 import secrets
 import time
+import urllib.parse
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,15 +25,17 @@ IDLE_S: Final = 12 * 3600.0  # a working day without the page
 MOST_LINKS: Final = 20  # unused ones; a person opens one
 MOST_SESSIONS: Final = 100
 KEY_BYTES: Final = 32
+PROJECT_LETTERS: Final = 16  # of its name in cookies and pages: enough to tell projects apart, and no secret
 COOKIE: Final = "anyplug_session"
 PAGE_HEADER: Final = b"x-anyplug-page"
+PAGE_QUERY: Final = "page"  # names the project where a browser sends no such header: streams and downloads
 
 
 class Opened(NamedTuple):
     """What a link became."""
 
     cookie: str  # the `Set-Cookie` header
-    page: str  # the key that the page sends with what it asks for
+    page: str  # the key that the page sends with what it asks for: the project's name, a dot, and a secret
 
 
 class BrowserSession:
@@ -42,7 +45,8 @@ class BrowserSession:
         """`place` is the project that the page shows, `origin` where its link was opened."""
         self.place = place
         self.origin = origin
-        self.page = secrets.token_urlsafe(KEY_BYTES)
+        self.project = hashlib.sha256(repr(place).encode()).hexdigest()[:PROJECT_LETTERS]
+        self.page = f"{self.project}.{secrets.token_urlsafe(KEY_BYTES)}"
         self.attachment = Attachment("console")
         self.used = time.monotonic()
 
@@ -56,7 +60,7 @@ class BrowserSessions:
 
     def __init__(self, listener: "Listener", *, clock: Callable[[], float] = time.monotonic) -> None:
         """Name the cookie after the port: browsers send a cookie to all ports of a machine."""
-        self.cookie = f"{COOKIE}_{listener.port}"
+        self._cookie = f"{COOKIE}_{listener.port}_"  # and the project
         self._listener = listener
         self._clock = clock
         self._links: dict[bytes, tuple[float, Hashable]] = {}  # by the hash of the key: until when, and for what
@@ -90,11 +94,14 @@ class BrowserSessions:
         value = secrets.token_urlsafe(KEY_BYTES)
         session = self._sessions[_hash(value)] = BrowserSession(place, self._origin(host))
         session.used = now
-        return Opened(f"{self.cookie}={value}; {self._attributes}", session.page)
+        return Opened(f"{self._cookie}{session.project}={value}; {self._attributes}", session.page)
 
-    def of(self, headers: dict[bytes, bytes]) -> BrowserSession | None:
-        """Return the session of a request, if it carries a valid cookie and asks at its session's origin."""
-        value = _value(headers.get(b"cookie", b""), self.cookie)
+    def of(self, headers: dict[bytes, bytes], query: bytes = b"") -> BrowserSession | None:
+        """Return the session of a request, if it carries a valid cookie and asks at its session's origin.
+
+        A page says which project it shows; a request that names none must have a single session's cookie.
+        """
+        value = _value(headers.get(b"cookie", b""), self._cookie, _project(headers, query))
         if value is None:
             return None
         session = self._sessions.get(_hash(value))
@@ -107,7 +114,7 @@ class BrowserSessions:
     def close(self, session: BrowserSession) -> str:
         """End a session; return the `Set-Cookie` header that makes the browser forget it."""
         self._sessions = {name: known for name, known in self._sessions.items() if known is not session}
-        return f"{self.cookie}=; Max-Age=0; {self._attributes}"
+        return f"{self._cookie}{session.project}=; Max-Age=0; {self._attributes}"
 
     def _origin(self, host: bytes) -> bytes:
         return b"%s://%s" % (self._listener.scheme.encode(), host.lower())
@@ -117,13 +124,20 @@ class BrowserSessions:
         return "Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if self._listener.tls else "")
 
 
-def _value(header: bytes, name: str) -> str | None:
+def _project(headers: dict[bytes, bytes], query: bytes) -> str:
+    """Return the project that a page names in its request."""
+    if (key := headers.get(PAGE_HEADER)) is not None:
+        return key.partition(b".")[0].decode("latin-1")
+    return urllib.parse.parse_qs(query.decode("latin-1")).get(PAGE_QUERY, [""])[0]
+
+
+def _value(header: bytes, prefix: str, project: str) -> str | None:
     """Return a cookie; None if it is missing or occurs twice, since another page on this machine could add one."""
     found = [
         value
         for part in header.decode("latin-1").split(";")
         for key, _, value in [part.strip().partition("=")]
-        if key == name
+        if (key == prefix + project if project else key.startswith(prefix))
     ]
     return found[0] if len(found) == 1 else None
 

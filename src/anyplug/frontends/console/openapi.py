@@ -59,7 +59,7 @@ def document(table: Table) -> dict[str, Any]:
             "schemas": components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "anyplug_session_PORT"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "anyplug_session_PORT_PROJECT"},
                 "page": {"type": "apiKey", "in": "header", "name": PAGE_HEADER.decode()},
             },
         },

@@ -27,7 +27,7 @@ from anyplug.model.errors import ConfigError, UsageError
 
 LOOPBACK = "127.0.0.1"
 LOOPBACKS = ((socket.AF_INET, LOOPBACK), (socket.AF_INET6, "::1"))
-LOOPBACK_NAMES = (LOOPBACK, "localhost", "[::1]")
+ANYWHERE = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 - only compared
 NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # a machine without IPv6
 USUAL_PORTS = {"http": 80, "https": 443}
 LAST_PORT = 65_535
@@ -62,7 +62,10 @@ class Listener:
         self._takes_literals = any(ipaddress.ip_address(each.getsockname()[0]).is_unspecified for each in sockets)
         bound = [each.getsockname()[0] for each in sockets]
         self._shown = Address(address.host if tls else bound[0], self.port)
-        known = {*LOOPBACK_NAMES, *map(_bracketed, [address.host.lower(), *bound])}
+        reached = [host for family, host in LOOPBACKS if host in bound or ANYWHERE[family] in bound]
+        known = {*map(_bracketed, [address.host.lower(), *bound, *reached])}
+        if len(reached) == len(LOOPBACKS) or self._takes_literals:  # otherwise another program may have this name, too
+            known.add("localhost")
         self._names = {name.encode() for host in known for name in self._with_port(host)}
         self._given = {name.lower().encode() for given in names for name in self._as_given(given)}
         self._names |= self._given

@@ -21,6 +21,7 @@ from anyplug.frontends.http.response import Reply
 from anyplug.home.settings import HttpSettings
 
 PATH = "/mcp"
+LAST_EVENT = b"last-event-id"
 
 ServerOf = Callable[[str], Server[Any] | None]
 
@@ -58,7 +59,9 @@ class Endpoints:
             return await _refuse(send, NOTHING_HERE)
         if scope["method"] == "POST" and not any(name == b"mcp-session-id" for name, _ in scope["headers"]):
             send = _saying_why(send, self._settings.sessions)
-        return await endpoint.app(scope, receive, send)
+        # No events are kept, so no stream can be resumed: the client gets a new one. The SDK cannot answer it.
+        headers = [(name, value) for name, value in scope["headers"] if name != LAST_EVENT]
+        return await endpoint.app({**scope, "headers": headers}, receive, send)
 
     async def _endpoint(self, profile: str) -> "_Endpoint | None":
         server = self._server_of(profile)

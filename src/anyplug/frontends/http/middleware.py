@@ -48,7 +48,7 @@ class Route(msgspec.Struct, frozen=True):
     app: App
     is_rpc: bool = False
     is_open: bool = False  # no token needed
-    session_of: Callable[[dict[bytes, bytes]], Session | None] | None = None  # finds a session by its cookie
+    session_of: Callable[[dict[bytes, bytes], bytes], Session | None] | None = None  # by its cookie, headers and query
     streams: Callable[[str], bool] = lambda _: False  # whether a path's answer stays open
     max_bytes: int = 0  # of a request; 0: as the settings say
 
@@ -109,7 +109,7 @@ class Shell:
         """Return why a request may not use a route; put the session of a browser into its scope."""
         authorization = headers.get(b"authorization")
         if authorization is None and route.session_of is not None:
-            session = route.session_of(headers)
+            session = route.session_of(headers, scope["query_string"])
             if session is not None:
                 scope[SESSION] = session
                 return same_origin.refusal(scope["method"], headers, session.origin)

@@ -41,7 +41,7 @@ def plugins_caller(session: ServerSession, request: types.RequestId | None) -> P
                     types.ElicitRequest(params=params), types.ElicitResult, metadata=about
                 )
         except (MCPError, ValidationError, TimeoutError) as error:
-            raise Denied("host", f"the client could not ask its user: {error or 'no answer'}") from error
+            raise Denied("host", f"the client could not ask its user: {reason(error)}") from error
         return Elicited(answer.action, dict(answer.content or {}))
 
     async def sample(asked: Sampling) -> dict[str, Any]:
@@ -51,8 +51,15 @@ def plugins_caller(session: ServerSession, request: types.RequestId | None) -> P
                 shape = types.CreateMessageResultWithTools if params.tools else types.CreateMessageResult
                 answer = await session.send_request(types.CreateMessageRequest(params=params), shape, metadata=about)
         except (MCPError, ValidationError, TimeoutError) as error:
-            raise Unavailable(f"the client's model did not answer: {error or 'no answer'}") from error
+            raise Unavailable(f"the client's model did not answer: {reason(error)}") from error
         said: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         return said
 
     return PluginsCaller(elicit if can.elicitation is not None else None, sample if can.sampling is not None else None)
+
+
+def reason(error: Exception) -> str:
+    """Return why a client has no answer for us, without the names that the SDK has for things."""
+    if isinstance(error, ValidationError):
+        return "its answer is invalid"
+    return str(error).partition("\n")[0] or "no answer"

@@ -33,7 +33,7 @@ from anyplug.call.consent import Attachment
 from anyplug.frontends.mcp import consent_elicitation, tasks
 from anyplug.frontends.mcp.handlers import INSTRUCTIONS, BadState, Failed, Handlers, Request
 from anyplug.frontends.mcp.listing import BadCursor
-from anyplug.frontends.mcp.passed_on_requests import plugins_caller
+from anyplug.frontends.mcp.passed_on_requests import plugins_caller, reason
 from anyplug.frontends.mcp.result_content import Wire, failure_data
 from anyplug.model.types import LogMessage, Note
 from anyplug.model.types import ResourceUpdated as Updated
@@ -316,6 +316,7 @@ class SdkServer:
         if not wanted:
             yield
             return
+        failure: Exception | None = None
         async with anyio.create_task_group() as group:
 
             def heard(notice: Notice) -> bool:
@@ -329,8 +330,12 @@ class SdkServer:
             stop = self.desk.host.listen(heard, catch_up=False)
             try:
                 yield
+            except (BadState, Failed, MCPError) as error:  # raised here, it would come out in a group
+                failure = error
             finally:
                 stop()
+        if failure is not None:
+            raise failure
 
 
 def _trace(ctx: Context) -> dict[str, str]:
@@ -354,7 +359,7 @@ def elicitation(session: ServerSession, request: types.RequestId | None) -> cons
             with anyio.fail_after(consent_elicitation.ANSWER_S):
                 answer = await session.elicit_form(message, form, related_request_id=request)
         except (MCPError, ValidationError) as error:
-            raise ConnectionError(str(error).partition("\n")[0]) from error
+            raise ConnectionError(reason(error)) from error
         return answer.action, answer.content
 
     return elicit

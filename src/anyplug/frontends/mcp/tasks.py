@@ -110,7 +110,7 @@ class Tasks:
         return _task(self._found(params.task_id))
 
     async def _list(self, ctx: "ServerRequestContext[Any, Any]", params: types.PaginatedRequestParams) -> Any:
-        jobs = [job for job in self._desk.host.jobs() if job.tool in self._tools()]
+        jobs = [job for job in self._desk.host.jobs() if (job.tool, job.plugin) in self._tools()]
         start = 0
         if params.cursor is not None:
             names = [job.id for job in jobs]
@@ -130,12 +130,14 @@ class Tasks:
     def _found(self, name: str) -> Job:
         """Find a task that this client may know of."""
         for job in self._desk.host.jobs():
-            if job.id == name and job.tool in self._tools():
+            if job.id == name and (job.tool, job.plugin) in self._tools():
                 return job
         raise MCPError(types.INVALID_PARAMS, "there is no such task; tasks/list lists all tasks")
 
-    def _tools(self) -> frozenset[str]:
-        return frozenset(tool.name for tool, _ in self._desk.view.tools(self._desk.host.snapshot))
+    def _tools(self) -> frozenset[tuple[str, str]]:
+        """Return the tools that the client sees, each with the lineage of its plugin."""
+        seen = self._desk.view.tools(self._desk.host.snapshot)
+        return frozenset((tool.name, entry.plugin.lineage) for tool, entry in seen)
 
 
 def _task(job: Job) -> Wire:
