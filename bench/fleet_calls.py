@@ -120,6 +120,8 @@ async def _fleet(folder: str, workers: list[str], plugin: Callable[[str], object
             for one in seat.view().plugins:
                 offered = seat.offered(one.name)
                 await seat.approve(offered, offered.permissions, always=True)
+                if offered.stays_up and not offered.tools:
+                    await seat.approve(await seat.reported(offered), offered.permissions, always=True)
             await _until(seat, lambda: all(one.plugins and one.state == "up" for one in seat.view().workers))
             await _until(seat, lambda: all(one.tools for one in seat.view().plugins))
             async with Host(roots=[], home=stage.home("g"), fleet=stage.settings("g"), watch=False) as host:

@@ -88,7 +88,10 @@ class Fleet:
             for name in names:
                 await until_of(seat, lambda name=name: any(one.name == name for one in seat.view().plugins))
                 offered = seat.offered(name)
-                await seat.approve(offered, more.get("granted", offered.permissions), always=True)
+                granted = more.get("granted", offered.permissions)
+                await seat.approve(offered, granted, always=True)
+                if offered.stays_up and not offered.tools:
+                    await seat.approve(await seat.reported(offered), granted, always=True)
             await until_of(
                 seat,
                 lambda: sum(set(names) <= set(one.plugins) for one in seat.view().workers) >= workers,

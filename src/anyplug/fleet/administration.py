@@ -2,27 +2,33 @@
 
 import base64
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+import anyio
 import anyio.to_thread
 import msgspec
 
 from anyplug.catalog.approvals import definition
-from anyplug.fleet import bundles, credentials, fleet_secrets, fleet_trust, stores
+from anyplug.fleet import approved_tools, bundles, credentials, fleet_secrets, fleet_trust, stores
 from anyplug.fleet.credentials import ROLES, Credentials, Member, Role
 from anyplug.fleet.directory import Directory
 from anyplug.fleet.fleet_trust import Trust
-from anyplug.fleet.messages import Approved, Offered, Policies, Withdrawn, approval_key
+from anyplug.fleet.messages import BEAT_S, Approved, Offered, Policies, Withdrawn, approval_key
 from anyplug.fleet.nats_link import FleetError, Link
 from anyplug.fleet.overview import FleetView, view_of
 from anyplug.fleet.server_config import server_config
 from anyplug.model.errors import ConfigError, PluginNotFound, UsageError
+from anyplug.model.hints import typed
 from anyplug.model.types import Plugin
 
 MEMBERS = "members.json"  # the certificates of all members, so that their files may be moved away
 SERVER = "fleet.conf"
 PRIVATE = 0o600
+REPORTS_S = 30.0  # for workers to start a plugin that was just approved, and to describe its tools
+LOOK_S = 0.25  # between two looks for that
+SETTLES_S = BEAT_S + 0.5  # after which a worker has described what its plugin reported meanwhile
 
 
 def write_credentials(folder: str, wanted: Sequence[tuple[Role, str]], prefix: str) -> list[str]:
@@ -92,33 +98,69 @@ class Seat:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.trust = Trust(link, lambda: None)
-        self.directory = Directory(link, lambda: None)
+        self.directory = Directory(link, self.trust, lambda: None, for_admin=True)
 
     async def read(self) -> None:
         """Read what is announced and decided. Raises FleetError."""
         await self.trust.read()
         await self.directory.read()
 
-    def offered(self, name: str, digest: str = "") -> Offered:
-        """Return the plugin of that name which workers offer. Raises PluginNotFound and UsageError."""
-        found: dict[str, Offered] = {}
-        for seen in self.directory.workers.values():
-            for one in self.directory.offered_by(seen):
-                if one.name == name and one.digest.startswith(digest):
-                    found[one.approval_key] = one
+    def offered(self, name: str, digest: str = "", worker: str = "") -> Offered:
+        """Return the plugin of that name which workers offer, with all its tools; `worker`: as this one describes it.
+
+        Raises PluginNotFound and UsageError.
+        """
+        found: dict[str, list[tuple[str, Offered]]] = {}
+        for seen in sorted(self.directory.workers.values(), key=lambda seen: seen.said.name):
+            for one in self.directory.described_by(seen):
+                whole = one.whole
+                if whole is None or whole.name != name or not whole.digest.startswith(digest):
+                    continue
+                if worker in {"", seen.said.name} and _is_possible(whole):
+                    whole = msgspec.structs.replace(whole, tools=approved_tools.proposed(whole), held=())
+                    found.setdefault(whole.approval_key, []).append((seen.said.name, whole))
         if not found:
             raise PluginNotFound(name, [])
         if len(found) > 1:
-            digests = ", ".join(sorted(one.digest[:12] for one in found.values()))
-            raise UsageError(f"workers offer different versions of '{name}'", f"pass --digest with one of {digests}")
-        return next(iter(found.values()))
+            digests = ", ".join(sorted({one.digest[:12] for several in found.values() for _, one in several}))
+            where = ", ".join(sorted({typed("--worker", place) for several in found.values() for place, _ in several}))
+            raise UsageError(
+                f"workers offer different versions of '{name}'", f"pass --digest with one of {digests}, or {where}"
+            )
+        [several] = found.values()
+        several = [(place, one) for place, one in several if one.tools] or several[:1]
+        if len({tuple(sorted(approved_tools.digests(one.tools).items())) for _, one in several}) > 1:
+            where = " or ".join(typed("--worker", place) for place, _ in several)
+            raise UsageError(
+                f"workers describe the tools of '{name}' differently", f"pass {where} to see and approve its tools"
+            )
+        return several[0][1]
+
+    async def reported(self, offered: Offered, worker: str = "") -> Offered:
+        """Return a plugin with the tools that it reports once it runs; wait for them a while, as it was just approved.
+
+        Raises FleetError, PluginNotFound and UsageError.
+        """
+        before = offered
+        with anyio.move_on_after(REPORTS_S):
+            while True:
+                await anyio.sleep(SETTLES_S if before.tools else LOOK_S)  # it may report them one after the other
+                await self.read()
+                now = self.offered(offered.name, offered.digest, worker)
+                if now.tools and now.tools == before.tools:
+                    return now
+                before = now
+        return offered
 
     def workers_of(self, offered: Offered) -> list[str]:
         """Return the names of the workers that have a plugin."""
         return sorted(seen.said.name for seen in self.directory.offering(offered.approval_key))
 
     async def approve(self, offered: Offered, granted: tuple[str, ...], *, always: bool) -> int:
-        """Approve a plugin for the whole fleet; return the number of the decision. Raises FleetError."""
+        """Approve a plugin with its tools for the whole fleet; return the number of the decision. Raises FleetError.
+
+        Tools that were approved before stay so: not all workers have to have all of them.
+        """
         decision = Approved(
             serial=0,
             name=offered.name,
@@ -128,6 +170,9 @@ class Seat:
             asked=offered.permissions,
             granted=granted,
             always=always,
+            tools=approved_tools.digests(offered.tools),
+            version=offered.version,
+            description=offered.description,
         )
         before = self.trust.approvals.get(offered.approval_key)
         if before is not None:  # its files stay where they are
@@ -154,6 +199,9 @@ class Seat:
             always=always,
             bundle=await bundles.publish(self.link, data),
             size=len(data),
+            tools=approved_tools.digests(plugin.tools),
+            version=plugin.version,
+            description=plugin.description,
         )
         await self._decide(decision)
         if any(tool.is_async for tool in plugin.tools):
@@ -209,8 +257,38 @@ class Seat:
 
     async def _decide(self, decision: Approved | Withdrawn | Policies) -> int:
         self._need_admin()
+        if isinstance(decision, Approved) and not decision.is_revoked:
+            await self.trust.read()
+            decision = self._continued(decision)
         return await fleet_trust.decide(self.link, self.link.own, decision)
+
+    def _continued(self, decision: Approved) -> Approved:
+        """Return an approval with what earlier ones, which were not revoked, go on to say.
+
+        The age of the first one decides whose tool has a name.
+        """
+        earlier = [
+            one
+            for one in self.trust.approvals.values()
+            if (one.name, one.format, one.is_revoked) == (decision.name, decision.format, False)
+        ]
+        same = [one for one in earlier if _key_of(one) == _key_of(decision)]
+        tools = {name: said for one in same for name, said in (one.tools or {}).items()}
+        return msgspec.structs.replace(
+            decision,
+            tools={**tools, **decision.tools} if decision.tools is not None else None,
+            since=min((one.since or one.at for one in earlier), default=time.time()),
+        )
 
     def view(self) -> FleetView:
         """Return the fleet as it is now."""
         return view_of(self.link.url, self.trust, self.directory)
+
+
+def _key_of(decision: Approved) -> str:
+    return approval_key(decision.digest, decision.definition)
+
+
+def _is_possible(described: Offered) -> bool:
+    """Return whether the tools of a description are those of the definition, or reported by a running plugin."""
+    return approved_tools.is_defined(described) or approved_tools.reports_tools(described.format)

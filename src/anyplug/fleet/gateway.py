@@ -15,7 +15,8 @@ import msgspec
 
 from anyplug.audit.audit_log import Record
 from anyplug.catalog.approvals import Standing
-from anyplug.fleet import fleet_policies
+from anyplug.catalog.pins import TOOLS_CHANGED
+from anyplug.fleet import approved_tools, fleet_policies
 from anyplug.fleet.attempts import WITHDRAWN, Attempts, LostRepeatable, NotRun, Ran
 from anyplug.fleet.directory import Directory, Seen
 from anyplug.fleet.fleet_trust import Trust
@@ -27,8 +28,9 @@ from anyplug.fleet.trail import Rows, Sender
 from anyplug.formats import registry
 from anyplug.home.location import make_private
 from anyplug.home.settings import FleetSettings, Home
+from anyplug.model import permissions
 from anyplug.model.errors import CallError, ConfigError, Unavailable, WorkersFull
-from anyplug.model.types import IN_FLEET, Call, File, Plugin, Problem, Tool
+from anyplug.model.types import IN_FLEET, Call, File, Plugin, Problem
 from anyplug.model.untrusted_text import for_people
 
 FIRST_S = 3.0  # that a starting host waits for the fleet's tools
@@ -36,7 +38,7 @@ AGAIN_S = 1.0  # before the next attempt to read what is stored
 RETRY_AFTER_MS = 500  # what callers are told when all workers are full
 AGAIN_THERE = frozenset({"restarted", "fenced"})  # why a worker did not run a call that it would run now
 LONGEST_NAME = 100  # characters
-SHOWN_DIGEST = 12  # letters
+MOST_SHOWN = 10  # names of ignored tools
 
 
 class Gateway:
@@ -68,6 +70,7 @@ class Gateway:
         self._task: asyncio.Task[None] | None = None
         self._plugins: list[Plugin] | None = None  # until something changes
         self._offered: dict[str, Offered] = {}  # by the path of the plugin that was made of it
+        self._last: dict[str, tuple[int, Offered]] = {}  # by approval, so that a call of what is gone says so
         self._why = "it is not connected yet"
         self.link: Link | None = None
         self.directory: Directory | None = None
@@ -97,8 +100,8 @@ class Gateway:
         try:
             async with linked(self._settings, self._own) as link:
                 self.link = link
-                self.directory = Directory(link, self._look_again)
                 self.trust = Trust(link, self._follow_decisions)
+                self.directory = Directory(link, self.trust, self._look_again)
                 link.on_back.append(self._stale.set)
                 sender = Sender(link, self._audit, self._home.path, self._tell)
                 sending = asyncio.get_running_loop().create_task(sender.keep_sending())
@@ -172,22 +175,31 @@ class Gateway:
         return self._plugins
 
     def _made(self) -> list[Plugin]:
-        if self.directory is None:
+        if self.directory is None or self.trust is None:
             return []
-        found: dict[str, Offered] = {}
-        for offered in self.directory.offers.values():
-            best = found.get(offered.approval_key)
-            # A long-running plugin has no tools at first.
-            is_usable = offered.format in registry.BY_NAME and _plain(offered.name) == offered.name
-            if is_usable and (best is None or len(best.tools) < len(offered.tools)):
-                found[offered.approval_key] = offered
+        found: dict[str, tuple[Offered, list[Problem]]] = {}
+        for key in self.trust.approvals:
+            approval = self.trust.approval(key)
+            if approval is None:
+                self._last.pop(key, None)
+            else:
+                described = self.directory.tools(key)
+                decided, last = self._last.get(key, (0, None))
+                if last is not None and (decided == approval.serial or approval.tools is not None):
+                    described = {**{tool.name: tool for tool in last.tools}, **described}
+                offered = approved_tools.approved(approval, described.values())
+                self._last[key] = approval.serial, offered
+                ignored = self.directory.ignored(key)
+                if offered.tools or ignored or self.directory.offering(key):
+                    found[key] = offered, _ignored(approval.name, ignored)
+        found.update((key, (offered, [])) for key, offered in self.directory.new().items())
         self._offered.clear()
         made = []
-        for key, offered in found.items():
-            offering = self.directory.offering(key)
-            if offering or self._approved(key):
+        for key, (offered, problems) in found.items():
+            # A worker may say any name and format.
+            if offered.format in registry.BY_NAME and _plain(offered.name) == offered.name:
                 able = [seen.said.name for seen in self._able(key)]
-                plugin = _plugin(offered, tuple(sorted(able)))
+                plugin = _plugin(offered, tuple(sorted(able)), problems)
                 self._offered[plugin.path] = offered
                 made.append(plugin)
 
@@ -213,7 +225,7 @@ class Gateway:
             granted=approval.granted,
             always=approval.always,
             digest=approval.digest,
-            since=approval.at,
+            since=approval.since or approval.at,
         )
 
     async def run(self, call: Call, standing: Standing, record: Record, job: str) -> Ran:
@@ -366,26 +378,33 @@ def _attributed(ran: Ran) -> Ran:
     return msgspec.structs.replace(ran, result=msgspec.structs.replace(ran.result, remarks=remarks))
 
 
-def _plugin(offered: Offered, workers: tuple[str, ...]) -> Plugin:
+def _ignored(plugin: str, ignored: list[tuple[str, str]]) -> list[Problem]:
+    """Report the tools that workers describe and the admin did not approve so."""
+    names = sorted({name for _, name in ignored})
+    if not names:
+        return []
+    shown = ", ".join(map(for_people, names[:MOST_SHOWN])) + (", …" if len(names) > MOST_SHOWN else "")
+    said = f"the fleet's admin did not approve these tools as workers describe them: {shown}"
+    cure = f"the fleet's admin approves them: `anyplug fleet approve {plugin}`"
+    return [Problem(TOOLS_CHANGED, said, cure, "warning")]
+
+
+def _plugin(offered: Offered, workers: tuple[str, ...], problems: list[Problem]) -> Plugin:
     """Return the plugin that the snapshot lists for what workers offer."""
     nobody = Problem("no_worker", "no worker can run it now", "`anyplug fleet status` shows the workers", "warning")
     return Plugin(
         name=offered.name,
         format=offered.format,
-        path=f"{IN_FLEET}{offered.name}@{offered.digest[:SHOWN_DIGEST]}-{offered.definition[:SHOWN_DIGEST]}",
+        path=f"{IN_FLEET}{offered.name}@{offered.approval_key.rpartition('.')[2]}",
         version=offered.version,
         description=offered.description,
         permissions=offered.permissions,
-        tier=offered.tier,
-        tools=tuple(_tool(tool, offered) for tool in offered.tools),
+        tier=permissions.tier(offered.permissions),
+        tools=offered.tools,
         in_fleet=True,
         workers=workers,
-        problems=() if workers else (nobody,),
+        problems=(*problems, *(() if workers else (nobody,))),
     )
-
-
-def _tool(tool: Tool, offered: Offered) -> Tool:
-    return msgspec.structs.replace(tool, plugin=offered.name, program="", process="", taken_name="")
 
 
 def _plain(name: str) -> str:

@@ -146,6 +146,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...]
     stays_up: bool
     problem: str = ""  # why it cannot run there now
+    held: tuple[Tool, ...] = ()  # new or changed tools that the worker holds back until the admin approves them
 
     @property
     def approval_key(self) -> str:
@@ -198,6 +199,10 @@ class Approved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     is_revoked: bool = False
     bundle: str = ""  # the hash of its files in the fleet's store, if they are there
     size: int = 0  # of them, in bytes
+    tools: dict[str, str] | None = None  # the digests of its tools, by full name; None in approvals of older versions
+    version: str = ""  # of the plugin, as the admin saw it
+    description: str = ""  # the same
+    since: float = 0.0  # when a plugin of this name was first approved; the approvals since then were not revoked
 
 
 class SealedSecret(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -157,6 +157,13 @@ class Link:
             first = page[-1][0] + 1 if page else first
         return {key: data for key, data in found.items() if data is not None}
 
+    async def some(self, bucket: str, keys: Sequence[str]) -> dict[str, bytes]:
+        """Return these entries of a bucket, without missing ones; a server may leave out some. Raises FleetError."""
+        start = len(self.subjects.entry(bucket, ""))
+        wanted = {"multi_last": [self.subjects.entry(bucket, key) for key in keys], "batch": len(keys)}
+        page, _ = await self._stored(f"KV_{bucket}", wanted, bucket)
+        return {subject[start:]: data for _, subject, data in page if data is not None}
+
     async def page(self, stream: str, first: int) -> list[tuple[int, str, bytes]]:
         """Return messages of a stream from a number on, each with its number and subject. Raises FleetError."""
         page, _ = await self._stored(stream, {"seq": first, "batch": READ}, stream)

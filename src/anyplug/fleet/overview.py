@@ -4,6 +4,7 @@ import time
 
 import msgspec
 
+from anyplug.fleet import approved_tools
 from anyplug.fleet.directory import Directory
 from anyplug.fleet.fleet_trust import Trust
 from anyplug.fleet.messages import Offered
@@ -37,6 +38,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str]
     workers: list[str]
     granted: list[str]
+    ignored: dict[str, list[str]] = {}  # by worker: tools that the admin did not approve as it describes them
 
 
 class FleetView(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +72,11 @@ def view_of(url: str, trust: Trust, directory: Directory) -> FleetView:
                 key=said.key,
             )
         )
-        for one in offered:
-            known = shown.setdefault(one.approval_key, _shown(trust, one))
+        for one in directory.described_by(seen):
+            known = shown.setdefault(one.offered.approval_key, _shown(trust, one.offered, directory))
             known.workers.append(said.name)
+            if one.ignored:
+                known.ignored[said.name] = sorted({*known.ignored.get(said.name, ()), *one.ignored})
     for key, approval in trust.approvals.items():
         if not approval.is_revoked and key not in shown:
             shown[key] = Shown(
@@ -88,16 +92,21 @@ def view_of(url: str, trust: Trust, directory: Directory) -> FleetView:
     return FleetView(url=url, workers=workers, plugins=sorted(shown.values(), key=lambda one: one.name))
 
 
-def _shown(trust: Trust, offered: Offered) -> Shown:
+def _shown(trust: Trust, offered: Offered, directory: Directory) -> Shown:
     decision = trust.approvals.get(offered.approval_key)
     state = "new" if decision is None else "revoked" if decision.is_revoked else "approved"
+    tools = [tool.name for tool in offered.tools]
+    if decision is not None and state == "approved":
+        offered = approved_tools.approved(decision, directory.tools(offered.approval_key).values())
+        tools = [tool.name for tool in offered.tools]
     return Shown(
         name=offered.name,
         format=offered.format,
         version=offered.version,
         state=state,
         digest=offered.digest,
-        tools=[tool.name for tool in offered.tools],
+        tools=tools,
         workers=[],
         granted=list(decision.granted) if decision is not None and state == "approved" else [],
+        ignored={},
     )

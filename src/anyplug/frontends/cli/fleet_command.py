@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 ACTIONS = ("demo", "config", "init", "approve", "publish", "policy", "revoke", "withdraw", "secret", "status")
 MEMBERS: "tuple[Role, ...]" = ("gateway", "worker", "observer")
-ALSO = {"worker": "; with secret: for this one, not for all that offer the plugin"}
+ALSO = {
+    "worker": "; with secret: for this one, not for all that offer the plugin; with approve: as this one describes it"
+}
 NAMED = frozenset({"policy", "approve", "publish", "revoke", "withdraw", "secret"})  # actions that take a name
 ITS_ADDRESS = "nats://127.0.0.1:4222"  # of a server whose configuration says nothing else
 CONNECT_S = 5.0  # a person waits for it
@@ -190,10 +192,12 @@ def _approve(session: Session) -> int:
     from anyplug.manage import plugin_approval  # only for decisions
 
     options, name = session.options, session.options.what
+    if len(options.worker) > 1:
+        raise UsageError("--worker was given several times", "name one worker, whose description is approved")
 
     async def find(seat: "Seat") -> "tuple[Offered, list[str]]":
         await seat.read()
-        found = seat.offered(name, options.digest)
+        found = seat.offered(name, options.digest, *options.worker)
         return found, seat.workers_of(found)
 
     offered, workers = with_seat(session, find)
@@ -201,17 +205,47 @@ def _approve(session: Session) -> int:
     if not options.json:
         _present(offered, workers, granted)
     _ask(session, name, "approve")
-
-    async def decide(seat: "Seat") -> int:
-        return await seat.approve(offered, granted, always=options.always)
-
-    serial = with_seat(session, decide)
-    _record(session, "fleet approve", offered.name, f"granted {', '.join(granted) or 'nothing'}", offered.digest)
+    serial = _decide(session, offered, granted)
+    if not offered.tools and offered.stays_up:  # nothing of it ran before
+        offered = _approve_reported(session, offered, granted)
     if options.json:
-        session.print_json({"approved": name, "digest": offered.digest, "granted": granted, "serial": serial})
+        tools = [tool.name for tool in offered.tools]
+        session.print_json(
+            {"approved": name, "digest": offered.digest, "granted": granted, "serial": serial, "tools": tools}
+        )
     else:
         render.out(f"{name} is approved for the fleet; workers set it up now")
+        if not offered.tools and offered.stays_up:
+            session.note(f"its tools wait until you approve them: {command('fleet', 'approve', name)}")
     return 0
+
+
+def _approve_reported(session: Session, offered: "Offered", granted: tuple[str, ...]) -> "Offered":
+    """Approve the tools that a plugin reports now that it runs; return it with those that were approved."""
+
+    async def wait(seat: "Seat") -> "Offered":
+        return await seat.reported(offered, *session.options.worker)
+
+    running = with_seat(session, wait)
+    if running.tools and not session.options.json:
+        render.fields([("tools", _tools(running))])
+    if not running.tools or not (session.options.yes or session.confirm("Approve these tools for the whole fleet?")):
+        return offered
+    _decide(session, running, granted)
+    return running
+
+
+def _decide(session: Session, offered: "Offered", granted: tuple[str, ...]) -> int:
+    async def decide(seat: "Seat") -> int:
+        await seat.trust.read()
+        return await seat.approve(offered, granted, always=session.options.always)
+
+    serial = with_seat(session, decide)
+    note = f"granted {', '.join(granted) or 'nothing'}"
+    if offered.tools:
+        note += f"; tools {', '.join(tool.name for tool in offered.tools)}"
+    _record(session, "fleet approve", offered.name, note, offered.digest)
+    return serial
 
 
 def _publish(session: Session) -> int:
@@ -233,6 +267,9 @@ def _publish(session: Session) -> int:
         session.print_json({"published": plugin.name, "digest": digest, "granted": granted, "bytes": size})
     else:
         render.out(f"{plugin.name} is published and approved; workers with --pull fetch it now")
+        if plugin.stays_up and not plugin.tools:
+            again = command("fleet", "approve", plugin.name)
+            session.note(f"its tools are known once a worker runs it, and wait until you approve them: {again}")
     return 0
 
 
@@ -267,12 +304,24 @@ def _present(offered: "Offered", workers: list[str], granted: tuple[str, ...]) -
             ("about", offered.description),
             ("workers", workers),
             ("digest", offered.digest),
-            ("tools", [tool.name for tool in offered.tools] or "known once it runs"),
+            ("tools", _tools(offered) or "known once it runs"),
             ("asks for", describe_permissions(offered.permissions) or "nothing"),
             ("granted", ", ".join(granted) or "nothing"),
             ("warning", permissions.warning(granted)),
         ]
     )
+
+
+def _tools(offered: "Offered") -> list[str]:
+    """Return what models read of tools, and for which parameters gateways read files."""
+    from anyplug.model import schema  # only for decisions
+
+    lines = []
+    for tool in offered.tools:
+        files = schema.files(tool.input_schema)
+        reads = f" (gateways read the file for {', '.join(files)})" if files else ""
+        lines.append(f"{tool.name}{reads}: {tool.description}")
+    return lines
 
 
 def _revoke(session: Session) -> int:

@@ -120,7 +120,10 @@ async def _show(session: Session, folder: str) -> int:
                 seat = Seat(link)
                 await _until(seat, lambda view: len(view.workers) == len(WORKERS))
                 for name in PLUGINS:
-                    await seat.approve(seat.offered(name), seat.offered(name).permissions, always=True)
+                    offered = seat.offered(name)
+                    await seat.approve(offered, offered.permissions, always=True)
+                    if offered.stays_up and not offered.tools:  # it reports them once it runs
+                        await seat.approve(await seat.reported(offered), offered.permissions, always=True)
                 await _until(seat, lambda view: all(len(one.plugins) == len(PLUGINS) for one in view.workers))
                 view = seat.view()
         if not session.options.json:

@@ -43,3 +43,9 @@ def show(view: "FleetView") -> None:
         for plugin, problem in worker.problems.items():
             if not any(one.name == plugin and one.state == "new" for one in view.plugins):
                 render.out(f"{plugin} on {worker.name}: {problem}")
+    for one in view.plugins:
+        for name, tools in one.ignored.items():
+            said = f"{one.name} on {name}: gateways ignore tools that are not approved as it describes them:"
+            render.out(f"{said} {', '.join(tools)}")
+    if any(one.ignored for one in view.plugins):
+        render.out("`anyplug fleet approve PLUGIN` shows and approves them")

@@ -25,9 +25,9 @@ from anyplug.catalog.approvals import definition
 from anyplug.catalog.catalog import Catalog
 from anyplug.catalog.offers import NOT_RUNNING
 from anyplug.catalog.snapshot import Entry, Snapshot
-from anyplug.fleet import fleet_policies
+from anyplug.fleet import approved_tools, fleet_policies
 from anyplug.fleet.bundles import Pulls
-from anyplug.fleet.directory import hash_of
+from anyplug.fleet.directory import Room, hash_of
 from anyplug.fleet.fleet_secrets import WorkerSecrets
 from anyplug.fleet.fleet_trust import Trust
 from anyplug.fleet.messages import BEAT_S, RENEW_S, Announcement, Approved, AskedJob, JobSaid, Offered, approval_key
@@ -128,6 +128,7 @@ class Worker:
         self._is_draining = False
         self._stir = asyncio.Event()  # something to look at: decisions, plugins
         self._faults: dict[str, tuple[str, float]] = {}  # why an approved plugin cannot run here, and since when
+        self._told: set[str] = set()  # what would be told with each beat
         self._stored: dict[str, float] = {}  # by hash: when a description was stored
         self.offered: dict[str, Offered] = {}  # by hash
         self._indexed: Snapshot | None = None  # what `_tools` is of
@@ -270,6 +271,7 @@ class Worker:
         """Make the fleet's approvals those of this host, and describe what it offers."""
         mirrored = _read_mirrored(self._host.catalog.home)
         offered: dict[str, Offered] = {}
+        room = Room()
         for entry in self._host.snapshot.entries:
             if not _is_offered(entry):
                 continue
@@ -285,10 +287,18 @@ class Worker:
                 problem = next(one.message for one in entry.problems if one.code == NOT_RUNNING)
             shown = describe(entry.plugin, digest.value, problem)
             encoded = msgspec.msgpack.encode(shown, order="deterministic")
+            if why := room.take(len(encoded), len(shown.tools) + len(shown.held)):
+                self._tell_once(f"{entry.name} is not offered: {why}")
+                continue
             offered[hash_of(encoded)] = shown
         self.offered = offered
         if self._pulls is not None:
             await self._pull(self._pulls, {shown.approval_key for shown in offered.values()})
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
 
     async def _pull(self, pulls: Pulls, present: set[str]) -> None:
         """Fetch what is approved and published, and not here."""
@@ -317,7 +327,8 @@ class Worker:
             return "it is not approved for the fleet"
         await self._secrets.apply(plugin)
         term = f"{approval.digest} {approval.definition} {sorted(approval.granted)}"
-        if mirrored.get(plugin.path) == term and own is not None and own.digest == digest:
+        has_all = not approved_tools.has_any(approval, plugin.held)  # that were held back here
+        if mirrored.get(plugin.path) == term and own is not None and own.digest == digest and has_all:
             return ""
         fault, since = self._faults.get(f"{plugin.path} {term}", ("", 0.0))
         if fault and time.monotonic() - since < TRY_AGAIN_S:
@@ -387,6 +398,7 @@ def describe(plugin: Plugin, digest: str, problem: str = "") -> Offered:
         tools=tuple(msgspec.structs.replace(tool, program="") for tool in plugin.tools),
         stays_up=plugin.stays_up,
         problem=problem,
+        held=tuple(msgspec.structs.replace(tool, program="") for tool in plugin.held),
     )
 
 
