@@ -11,7 +11,7 @@ import pytest
 import plugin_folders
 from anyplug.fleet import credentials, stores, trail
 from anyplug.fleet.fleet_trust import Trust
-from anyplug.fleet.messages import LEASE_S, Approved, approval_key
+from anyplug.fleet.messages import LEASE_S, Approved, approval_key, queue_of
 from anyplug.fleet.nats_link import FleetError, Link
 from anyplug.frontends.worker import worker_calls
 from anyplug.model.errors import ConfigError
@@ -64,7 +64,7 @@ async def test_the_server_refuses_what_is_not_the_work_of_a_role(tmp_path: Path)
             "$JS.API.STREAM.DELETE.KV_ap_jobs",
             "$JS.API.STREAM.MSG.GET.ap_queue",
         ]
-        taking = ["$JS.API.CONSUMER.MSG.NEXT.ap_queue.x", "$JS.ACK.ap_queue.x.1.1.1.1.0"]
+        taking = ["ap.jobs.API.CONSUMER.MSG.NEXT.ap_queue.x", "$JS.ACK.ap_queue.x.1.1.1.1.0"]
         shared = [decision, *others, *removals, *consumer, *jobs]
         tried = {
             worker: (
@@ -174,7 +174,7 @@ async def test_answers_of_jetstream_change_no_announcement_description_or_record
             await evil.store(evil.subjects.lease(evil.own.key), lie)
             for subject in subjects:
                 await evil.client.publish("ap.trust.API.DIRECT.GET.KV_ap_trust", request, reply=subject)
-                await evil.client.publish("$JS.API.STREAM.MSG.GET.KV_ap_jobs", b'{"seq": 1}', reply=subject)
+                await evil.client.publish("ap.jobs.API.STREAM.MSG.GET.KV_ap_jobs", b'{"seq": 1}', reply=subject)
         await evil.settle()
         await evil.store(evil.subjects.lease(evil.own.key), b"")  # which takes its turn after them
         assert evil.refused == ""
@@ -185,6 +185,70 @@ async def test_answers_of_jetstream_change_no_announcement_description_or_record
             assert (now.key, now.said.is_draining) == (worker.trust._link.own.key, False)
             assert [one.name for one in seat.directory.offered_by(now)] == ["hello"]
         assert not any("not signed" in fault for fault in (await trail.read(observer)).faults)
+
+
+@pytest.mark.claim("fleet-worker-bounded")
+async def test_an_answer_of_jetstream_is_stored_nowhere_whoever_asked_and_wherever_it_was_to_go(tmp_path: Path):
+    """JetStream publishes confirmations, messages and refusals to the subject that a request names as its reply."""
+    async with (
+        Fleet(tmp_path, workers=("w1", "w2"), gateways=("g1", "g2")) as fleet,
+        fleet.link("w1") as worker,
+        fleet.link("w2") as other,
+        fleet.link("g1") as gateway,
+        fleet.link("admin") as admin,
+    ):
+        approval, key, api = approval_key("d", "f"), other.own.key, "ap.jobs.API"
+        await stores.open_queue(admin, approval)
+        pull = f"{api}.CONSUMER.MSG.NEXT.ap_queue.{queue_of(approval)}"
+        targets = [
+            other.subjects.announced(key), other.subjects.described(key, "x"), other.subjects.lease(key),
+            other.subjects.audit(key), gateway.subjects.audit(gateway.own.key), "$KV.ap_jobs.theirs",
+            other.subjects.job(approval), f"$KV.ap_dir.{key}", f"$KV.ap_tools.{key}.x", f"ap.audit.{key}",
+            f"$KV.ap_trust.{approval}", "$KV.ap_trust.head", "$KV.ap_trust.policy.current",
+        ]  # fmt: skip
+
+        async def stored() -> dict[str, int]:
+            found: dict[str, int] = {}
+            for name in ("KV_ap_trust", "KV_ap_dir", "KV_ap_tools", "KV_ap_jobs", "ap_queue", "ap_audit"):
+                bucket = name.removeprefix("KV_")
+                asked = f"{admin.api(bucket)}.STREAM.INFO.{name}"
+                answer = await admin.client.request(asked, b'{"subjects_filter": ">"}', timeout=5)
+                found.update(json.loads(answer.data)["state"].get("subjects") or {})
+            return found
+
+        for link in (worker, gateway):
+            own = link.own.key
+            mine = {link.subjects.lease(own), link.subjects.announced(own), link.subjects.described(own, "x")}
+            asked: list[tuple[str, bytes]] = [("$KV.ap_jobs.mine", b"x"), (link.subjects.audit(own), b"x")]
+            if link is worker:
+                await worker.store(worker.subjects.lease(own), b"kept")
+                asked += [(subject, b"x") for subject in sorted(mine)]
+                asked.append((pull, b'{"batch": 1, "expires": 100000000}'))
+                asked.append((pull, b'{"batch": 1, "no_wait": true}'))
+                asked.append(("ap.trust.API.STREAM.MSG.GET.KV_ap_trust", b'{"seq": 1}'))
+            else:
+                asked.append((gateway.subjects.job(approval), b"order"))
+            asked.append(
+                (
+                    "ap.trust.API.DIRECT.GET.KV_ap_trust",
+                    b'{"last_by_subj": "$KV.ap_trust.lease.%s"}' % worker.own.key.encode(),
+                )
+            )
+            asked.append((f"{api}.STREAM.MSG.GET.KV_ap_jobs", b'{"seq": 1}'))
+            for subject, data in asked:
+                before = await stored()
+                for target in targets:
+                    await link.client.publish(subject, data, reply=target)
+                await link.settle()
+                await anyio.sleep(SETTLES_S)
+                now, done = await stored(), {"$KV.ap_jobs.mine"}
+                for name in ("trust.lease", "dir", "tools"):
+                    done |= {f"$KV.ap_{name}.{own}", f"$KV.ap_{name}.{own}.x"}
+                changed = {name for name in now if now[name] != before.get(name) and name not in done}
+                assert changed <= {f"ap.audit.{own}"} | (
+                    {gateway.subjects.job(approval)} if link is gateway else set()
+                ), subject
+        assert worker.refused == gateway.refused == ""
 
 
 @pytest.mark.claim("fleet-worker-bounded")

@@ -12,7 +12,8 @@
     $KV.PREFIX_trust.KEY       the admin: approvals, withdrawals and sealed secrets, signed
 
 Sessions and their messages are sealed (`sealing`). What is in the directory is a hint, and proves nothing. What goes
-to PREFIX.trust is stored in the admin's account, as $KV.PREFIX_dir.WORKER and so on (`server_config`).
+to PREFIX.trust is stored in the admin's account, as $KV.PREFIX_dir.WORKER and so on, and jobs in an account of their
+own (`server_config`).
 """
 
 import hashlib
@@ -56,15 +57,20 @@ class Subjects:
         return f"{self.prefix}.trust.API"
 
     @property
+    def jobs_api(self) -> str:
+        """What requests about jobs begin with, for members."""
+        return f"{self.prefix}.jobs.API"
+
+    @property
     def members_api(self) -> str:
-        """What requests about all else begin with, for the admin."""
+        """What requests about jobs begin with, for the admin."""
         return f"{self.prefix}.members.API"
 
     def api(self, bucket: str, *, is_admin: bool) -> str:
         """Return what requests about a bucket begin with."""
         if bucket in {self.trust, self.bundles, self.directory, self.tools, self.trail}:
             return API if is_admin else self.trust_api
-        return self.members_api if is_admin else API
+        return self.members_api if is_admin else self.jobs_api
 
     def lease(self, worker: str) -> str:
         """Return where a worker renews its lease."""

@@ -1,9 +1,10 @@
 """The configuration of a NATS server for a fleet: one user for each member, with no more rights than its work takes.
 
 JetStream answers to any subject that a request names, also to one that the user may not publish to, and a stream
-stores such an answer like any other message. So the admin's decisions, the directory and the trail are in an account
-of their own: answers to requests of members do not reach it. In the members' account, they take nothing that is not
-sealed or signed. Observers have an account without any stream, so that answers to their requests are stored nowhere.
+stores such an answer like any other message. It does so with the rights of the account that has the stream: from there,
+an answer also passes that account's imports. So members and observers are in accounts without any stream, and reach the
+streams of the others through imports alone; an answer that comes back through an import passes no other one. What the
+members' account delivers, they take only if it is sealed or signed.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from anyplug.fleet.credentials import Member
 from anyplug.fleet.messages import API, Subjects
 
 DECISIONS = ("approval", "withdrawn", "policy")  # all members hear of them
-ADMINS, MEMBERS, OBSERVERS = "ADMIN", "FLEET", "OBSERVERS"  # accounts
+# Accounts. Only the first two have streams: the admin's, and those of jobs, which have always been in that account.
+ADMINS, JOBS, MEMBERS, OBSERVERS = "ADMIN", "FLEET", "MEMBERS", "OBSERVERS"
 ACCOUNTS = {"admin": ADMINS, "observer": OBSERVERS}  # by role; all others are members
 
 
@@ -41,13 +43,14 @@ def server_config(members: Sequence[Member], prefix: str) -> str:
     exports = [f'{{ service: "{name}", response_type: "Stream", accounts: [{both}] }}' for name in reads]
     exports += [f'{{ service: "{name}", response_type: "Stream", accounts: [{MEMBERS}] }}' for name in written]
     exports += [f'{{ stream: "{name}", accounts: [{both}] }}' for name in decisions]
-    seen = [
-        f'{{ service: {{ account: {ADMINS}, subject: "{name}" }}, to: "{name.replace(API, subjects.trust_api, 1)}" }}'
-        for name in reads
-    ]
+    seen = [_lent(ADMINS, name, subjects.trust_api) for name in reads]
     seen += [f'{{ stream: {{ account: {ADMINS}, subject: "{name}" }} }}' for name in decisions]
+    work = [subjects.entry(subjects.jobs, "*"), subjects.job("*"), f"$JS.ACK.{subjects.queue}.>"]
+    work += [f"{API}.STREAM.MSG.GET.KV_{subjects.jobs}", f"{API}.CONSUMER.MSG.NEXT.{subjects.queue}.*"]
+    lent = [f'{{ service: "{name}", response_type: "Stream", accounts: [{MEMBERS}] }}' for name in work]
     imports = [
         *seen,
+        *(_lent(JOBS, name, subjects.jobs_api) for name in work),
         *(
             f'{{ service: {{ account: {ADMINS}, subject: "{stored}" }}, to: "{subject}" }}'
             for stored, subject in written.items()
@@ -56,7 +59,7 @@ def server_config(members: Sequence[Member], prefix: str) -> str:
     here = subjects.here("*")
     seen.append(f'{{ stream: {{ account: {MEMBERS}, subject: "{here}" }} }}')
     whole = f"{API}.>"
-    ours = f'{{ service: {{ account: {MEMBERS}, subject: "{whole}" }}, to: "{subjects.members_api}.>" }}'
+    ours = f'{{ service: {{ account: {JOBS}, subject: "{whole}" }}, to: "{subjects.members_api}.>" }}'
     return f"""# Written by `anyplug fleet config`. Reload the server after a change: nats-server --signal reload
 
 jetstream {{}}
@@ -74,13 +77,18 @@ accounts {{
       {ours}
     ]
   }}
-  {MEMBERS} {{
+  {JOBS} {{
     jetstream: enabled
+    exports: [
+      {{ service: "{whole}", response_type: "Stream", accounts: [{ADMINS}] }}
+      {_lines(lent)}
+    ]
+  }}
+  {MEMBERS} {{
     users: [
 {users[MEMBERS]}
     ]
     exports: [
-      {{ service: "{whole}", response_type: "Stream", accounts: [{ADMINS}] }}
       {{ stream: "{here}", accounts: [{OBSERVERS}] }}
     ]
     imports: [
@@ -97,6 +105,11 @@ accounts {{
   }}
 }}
 """
+
+
+def _lent(account: str, name: str, api: str) -> str:
+    """Return the import of a service, whose requests to JetStream begin with `api` here."""
+    return f'{{ service: {{ account: {account}, subject: "{name}" }}, to: "{name.replace(API, api, 1)}" }}'
 
 
 def _lines(entries: Sequence[str]) -> str:
@@ -123,7 +136,7 @@ def rights(member: Member, subjects: Subjects) -> tuple[list[str], list[str]]:
     direct = f"{subjects.trust_api}.DIRECT.GET"
     known = f"{direct}.KV_{subjects.trust}"
     reads = [f"{direct}.KV_{bucket}" for bucket in (subjects.directory, subjects.tools)]
-    jobs = [subjects.entry(subjects.jobs, "*"), f"{API}.STREAM.MSG.GET.KV_{subjects.jobs}"]
+    jobs = [subjects.entry(subjects.jobs, "*"), f"{subjects.jobs_api}.STREAM.MSG.GET.KV_{subjects.jobs}"]
     if member.role == "gateway":
         return [subjects.run("*"), subjects.audit(key), subjects.job("*"), *jobs, *reads, known], [
             subjects.answers(key, ">"),
@@ -139,7 +152,7 @@ def rights(member: Member, subjects: Subjects) -> tuple[list[str], list[str]]:
             subjects.described(key, "*"),
             subjects.lease(key),
             *jobs,
-            f"{API}.CONSUMER.MSG.NEXT.{subjects.queue}.*",
+            f"{subjects.jobs_api}.CONSUMER.MSG.NEXT.{subjects.queue}.*",
             f"$JS.ACK.{subjects.queue}.>",
             subjects.audit(key),
             known,

@@ -92,10 +92,10 @@ class WorkerJobs:
     async def _take_from(self, queue: str) -> None:
         from nats.errors import Error  # imported with the client
 
-        subscription = None
+        subscription, name = None, self._link.subjects.queue
         try:
-            stream = self._link.client.jetstream(timeout=ANSWER_S)
-            subscription = await stream.pull_subscribe_bind(queue_of(queue), self._link.subjects.queue)
+            stream = self._link.client.jetstream(prefix=self._link.api(name), timeout=ANSWER_S)
+            subscription = await stream.pull_subscribe_bind(queue_of(queue), name)
             while queue in self._host.queues() and not self._calls.is_draining:
                 if self._calls.is_full:
                     await anyio.sleep(FULL_S)
