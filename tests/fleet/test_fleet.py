@@ -328,6 +328,42 @@ async def test_members_apply_the_admins_policies_and_records_say_which_version_d
     assert runs(notes) == ["x"]
 
 
+async def test_policies_that_the_admin_signed_before_the_ones_that_a_member_has_do_not_come_back(tmp_path: Path):
+    rules = {}
+    for name in ("first", "second"):
+        body = decision("deny", name, when='input.tool_input.text == "x"', rule="F1")
+        plugin_folders.write(str(tmp_path / name / "p.rego"), policy("anyplug.fleet_rules", body))
+        rules[name] = fleet_policies.read(str(tmp_path / name))
+    second, told = rules["second"].version, []
+    async with Fleet(tmp_path / "fleet") as fleet, fleet.link("admin") as link:
+
+        async def applied(*, when: str) -> None:
+            async with (
+                fleet.worker("w1", tmp_path, tell=told.append) as worker,
+                fleet.gateway(tell=told.append) as host,
+            ):
+                assert host.fleet is not None
+                await until(lambda: host.fleet.policy_version == worker.host.policy_version == rules[when].version)  # type: ignore[union-attr]
+                for name in ("g1", "w1"):
+                    text = (Path(fleet.folder) / name / "policy/fleet/p.rego").read_text()
+                    assert f'"{when}"' in text
+
+        async with fleet.seat() as seat:
+            await seat.publish_policies(rules["first"])
+            old = await link.latest("ap_trust", "policy.current")
+            await applied(when="first")
+            await seat.publish_policies(rules["second"])
+            await applied(when="second")
+            assert told == []
+            await link.put("ap_trust", "policy.current", old)  # as NATS could, or a backup of its store
+            await applied(when="second")
+            assert len(told) == 2
+            assert all(f"older than version {second}" in text and "fleet policy DIR" in text for text in told)
+            await seat.publish_policies(rules["first"])  # what the admin goes back to is newer
+            await applied(when="first")
+            assert len(told) == 2
+
+
 async def test_one_trail_of_all_hosts_names_what_is_missing_or_changed(tmp_path: Path):
     root, notes = tmp_path / "plugins", tmp_path / "notes"
     notes.mkdir()

@@ -146,9 +146,9 @@ class Gateway:
     def _follow_decisions(self) -> None:
         if self.trust is not None and self.trust.policies is not None:
             try:
-                fleet_policies.keep(self._home.path, self.trust.policies)
-            except OSError as error:
-                self._tell(f"the fleet's policies cannot be kept: {error.strerror}: {error.filename}")
+                fleet_policies.keep(self._home.path, self.trust.policies, self._own.member.admin)
+            except FleetError as error:
+                self._tell(f"{error.message} ({error.hint})")
             self.policy_version = fleet_policies.kept(self._home.path)
         self._look_again()
 

@@ -129,6 +129,7 @@ class Worker:
         self._stir = asyncio.Event()  # something to look at: decisions, plugins
         self._faults: dict[str, tuple[str, float]] = {}  # why an approved plugin cannot run here, and since when
         self._told: set[str] = set()  # what would be told with each beat
+        self._policy_fault = ""  # why the policies that are delivered are not applied
         self._stored: dict[str, float] = {}  # by hash: when a description was stored
         self.offered: dict[str, Offered] = {}  # by hash
         self._indexed: Snapshot | None = None  # what `_tools` is of
@@ -259,12 +260,16 @@ class Worker:
 
     async def _keep_policies(self) -> None:
         """Apply the policies that the admin distributes."""
-        home = self._host.catalog.home.path
+        home, fault = self._host.catalog.home.path, ""
         if self.trust.policies is not None:
+            admin = self._link.own.member.admin
             try:
-                await anyio.to_thread.run_sync(fleet_policies.keep, home, self.trust.policies)
-            except OSError as error:
-                self._tell(f"the fleet's policies cannot be kept: {error.strerror}: {error.filename}")
+                await anyio.to_thread.run_sync(fleet_policies.keep, home, self.trust.policies, admin)
+            except FleetError as error:
+                fault = f"{error.message} ({error.hint})"
+        if fault and fault != self._policy_fault:
+            self._tell(fault)
+        self._policy_fault = fault
         self._host.policy_version = fleet_policies.kept(home)
 
     async def _adopt(self) -> None:
