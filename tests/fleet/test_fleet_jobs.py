@@ -14,8 +14,9 @@ import pytest
 import command_line
 import plugin_folders
 from anyplug.call.consent import Attachment
-from anyplug.fleet import job_orders
+from anyplug.fleet import credentials, job_orders
 from anyplug.fleet.job_orders import Entry
+from anyplug.fleet.messages import Offered
 from anyplug.fleet.nats_link import Link
 from anyplug.formats import registry
 from anyplug.host.host import Host
@@ -197,8 +198,8 @@ async def test_an_order_that_is_repeated_forged_or_not_approved_runs_nothing(tmp
             run = run_of(offered, slow.notes, id=id, arguments={"text": id, "folder": str(slow.notes)}, **changes)
             run = msgspec.structs.replace(run, granted=changes.get("granted", (f"filesystem:write:{slow.notes}",)))
             entry = Entry(id=id, state="queued", tool=TOOL, at=time.time(), certificate=b"", to=by.own.key)
-            await job_orders.write(by, entry, after=0)
-            data = job_orders.order(by.own, run, workers, until_then)
+            number = await job_orders.write(by, entry, after=0)
+            data = job_orders.order(by.own, run, workers, until_then, number)
             await gateway.store(subject, data)
             return data
 
@@ -218,3 +219,36 @@ async def test_an_order_that_is_repeated_forged_or_not_approved_runs_nothing(tmp
         assert await state_of("last", "ended") == "ended"
         assert await job_orders.read(gateway, "forged") is None
         assert slow.runs == ["first", "last"]
+
+
+@pytest.mark.claim("fleet-worker-bounded")
+async def test_a_job_that_ran_runs_at_no_other_worker_even_if_its_entry_and_its_order_are_put_back(tmp_path: Path):
+    slow = Setting(tmp_path)
+    root = slow.write(tmp_path / "plugins")
+    slow.hold.unlink()
+    async with Fleet(tmp_path / "fleet", workers=("w1", "w2", "w3")) as fleet, fleet.link("g1") as gateway:
+        keys = [credentials.read(f"{fleet.members}/{name}.creds").key for name in ("w1", "w2")]
+
+        async def order(id: str, offered: Offered) -> tuple[bytes, bytes]:
+            run = run_of(offered, slow.notes, id=id, arguments={"text": id, "folder": str(slow.notes)})
+            run = msgspec.structs.replace(run, granted=(f"filesystem:write:{slow.notes}",))
+            entry = Entry(id=id, state="queued", tool=TOOL, at=time.time(), certificate=b"", to=gateway.own.key)
+            number = await job_orders.write(gateway, entry, after=0)
+            _, queued = await gateway.newest("ap_jobs", id)
+            data = job_orders.order(gateway.own, run, keys, time.time() + 60, number)
+            await gateway.store(gateway.subjects.job(offered.approval_key), data)
+            with anyio.fail_after(WAIT_S):
+                while (read := await job_orders.read(gateway, id)) is None or read.entry.state != "ended":
+                    await anyio.sleep(0.05)
+            return queued, data
+
+        async with fleet.worker("w1", root) as first:
+            await slow.approve(fleet)
+            queued, data = await order("once", next(iter(first.offered.values())))
+        async with fleet.worker("w2", root) as second, fleet.link("w3") as rogue:
+            await until(second.queues)
+            offered = next(iter(second.offered.values()))
+            await rogue.put("ap_jobs", "once", queued)
+            await gateway.store(gateway.subjects.job(offered.approval_key), data)
+            await order("last", offered)
+        assert slow.runs == ["once", "last"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyplug.fleet.fleet_trust import Trust
 
 FIRST_LOOK_S, LOOK_S = 0.1, 1.0  # between two looks at a job; at first more often
+NOT_YET = 2**63 - 1  # as long as any number of an entry
 MOST_MISSES = 3  # of the answers of the worker that claimed it
 CANCEL_S = 5.0  # for a cancellation to get through
 Able = Callable[[], list[Seen]]  # the workers that can run it now
@@ -46,6 +47,7 @@ class Ordered:
         self.able = able
         self.until = until
         self.keys: set[str] = set()  # of the workers for which the order is sealed
+        self.number = NOT_YET  # of the entry that says that it is queued
 
 
 class GatewayJobs:
@@ -65,14 +67,14 @@ class GatewayJobs:
         """
         run = run_of(id, call, offered, standing, record, self._trust.serial)
         ordered = Ordered(run, self._link.subjects.job(offered.approval_key), able, time.time() + WAITS_S)
-        if not (data := self._sealed(ordered)):
+        if not self._sealed(ordered):
             return None
         entry = Entry(
             id=id, state="queued", tool=call.tool.name, at=time.time(), certificate=b"", to=self._link.own.key
         )
         try:
-            await job_orders.write(self._link, entry, after=0)
-            await self._link.store(ordered.subject, data, {"Nats-Msg-Id": id})
+            ordered.number = await job_orders.write(self._link, entry, after=0)
+            await self._link.store(ordered.subject, self._sealed(ordered), {"Nats-Msg-Id": id})
         except FleetError as error:
             with anyio.move_on_after(CANCEL_S, shield=True):
                 if not await self.cancel(id):
@@ -83,7 +85,7 @@ class GatewayJobs:
     def _sealed(self, ordered: "Ordered") -> bytes:
         """Return an order for those that can run it now; nothing if it is too long."""
         ordered.keys = {seen.key for seen in ordered.able()}
-        data = job_orders.order(self._link.own, ordered.run, sorted(ordered.keys), ordered.until)
+        data = job_orders.order(self._link.own, ordered.run, sorted(ordered.keys), ordered.until, ordered.number)
         return data if len(data) <= LARGEST else b""
 
     async def _order_again(self, ordered: "Ordered") -> None:

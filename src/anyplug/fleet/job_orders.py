@@ -4,8 +4,8 @@
     $KV.PREFIX_jobs.ID   queued (its gateway) -> claimed -> ended (a worker), or dropped before it was claimed
 
 Orders wait in a work-queue stream for the first worker with a free place. It claims the job by replacing the very entry
-that says `queued`, which works once; so no job runs twice, and what is dropped never runs. The result stays on the
-worker, and any gateway gets it there, in a session.
+that says `queued`, and whose number the order has, which works once; so no job runs twice, even if somebody puts that
+entry back, and what is dropped never runs. The result stays on the worker, and any gateway gets it there, in a session.
 """
 
 import os
@@ -51,6 +51,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     until: float  # no worker starts it later
     boxes: dict[str, bytes]  # by worker: the key to the body
     body: bytes
+    number: int = 0  # of the entry that says `queued`; orders of earlier versions do not say it
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -65,12 +66,12 @@ class SealedForOthers(Exception):
     """An order can be run by other workers only: this one did not offer the plugin then."""
 
 
-def order(own: Credentials, run: Run, workers: list[str], until: float) -> bytes:
-    """Return an order for some workers."""
+def order(own: Credentials, run: Run, workers: list[str], until: float, number: int) -> bytes:
+    """Return an order for some workers; `number` is that of the entry that says `queued`."""
     key, about = os.urandom(sealing.KEY_BYTES), run.id.encode()
     body = AESGCM(key).encrypt(sealing.ONCE, msgspec.msgpack.encode(run), about)
     boxes = {worker: sealing.boxed(key, worker, PURPOSE, about) for worker in workers}
-    return own.sign(msgspec.msgpack.encode(Order(run.id, own.certificate, until, boxes, body)))
+    return own.sign(msgspec.msgpack.encode(Order(run.id, own.certificate, until, boxes, body, number)))
 
 
 def read_order(signed: bytes, own: Credentials) -> tuple[Order, Member]:

@@ -15,7 +15,7 @@ from anyplug.call.job_store import Job, JobNotFound
 from anyplug.fleet import job_orders
 from anyplug.fleet.credentials import Member
 from anyplug.fleet.fleet_trust import Trust
-from anyplug.fleet.job_orders import Read, SealedForOthers
+from anyplug.fleet.job_orders import Order, Read, SealedForOthers
 from anyplug.fleet.messages import BEAT_S, AskedJob, JobSaid, Run, queue_of
 from anyplug.fleet.nats_link import ANSWER_S, FleetError, Link
 from anyplug.fleet.sealing import NotOpened
@@ -133,7 +133,7 @@ class WorkerJobs:
             return
         try:
             read = await job_orders.read(self._link, run.id)
-            if read is None or not await self._is_ours(read, gateway):
+            if read is None or not await self._is_ours(read, gateway, order):
                 await message.ack()
                 return
             if refused is not None:
@@ -162,10 +162,10 @@ class WorkerJobs:
                 return
         await message.nak(delay=AGAIN_S)
 
-    async def _is_ours(self, read: Read, gateway: Member) -> bool:
+    async def _is_ours(self, read: Read, gateway: Member, order: Order) -> bool:
         """Return whether nobody claimed a job, or only we did, and it did not begin."""
         if read.entry.state == "queued":
-            return read.by.key == gateway.key
+            return read.by.key == gateway.key and order.number in {0, read.number}
         if read.entry.state != "claimed" or read.by.key != self._link.own.key or read.entry.id in self._claimed:
             return False
         try:
