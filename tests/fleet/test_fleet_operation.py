@@ -19,6 +19,7 @@ from anyplug.fleet.administration import SERVER, write_credentials
 from anyplug.fleet.nats_link import Link
 from anyplug.fleet.nats_server import NatsServer
 from anyplug.frontends.worker.worker import DRAIN_S
+from anyplug.model.errors import UsageError
 from fleets import Fleet, until
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/run-a-fleet.md").read_text()
@@ -116,6 +117,16 @@ def test_members_connect_over_tls_and_only_to_a_server_whose_certificate_is_veri
             refused = command_line.run(*words, *more)
             assert reason in refused.err
             assert "Traceback" not in refused.err
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a\nb", "GPU1", "-x", "a/b", "x" * 64])
+def test_no_member_has_a_name_that_is_no_file_or_that_of_another(name, tmp_path: Path):
+    folder = tmp_path / "fleet"
+    write_credentials(str(folder), [("worker", "gpu1")], "ap")
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(UsageError):
+        write_credentials(str(folder), [("worker", "gpu2"), ("worker", name)], "ap")
+    assert set(tmp_path.rglob("*")) == before
 
 
 def test_a_worker_that_cannot_connect_ends_at_the_first_signal(tmp_path: Path):

@@ -21,11 +21,13 @@ from anyplug.fleet.overview import FleetView, view_of
 from anyplug.fleet.server_config import server_config
 from anyplug.model.errors import ConfigError, PluginNotFound, UsageError
 from anyplug.model.hints import typed
+from anyplug.model.late_patterns import late
 from anyplug.model.types import Plugin
 
 MEMBERS = "members.json"  # the certificates of all members, so that their files may be moved away
 SERVER = "fleet.conf"
 PRIVATE = 0o600
+_MEMBER_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # also that of its file
 REPORTS_S = 30.0  # for workers to start a plugin that was just approved, and to describe its tools
 LOOK_S = 0.25  # between two looks for that
 SETTLES_S = BEAT_S + 0.5  # after which a worker has described what its plugin reported meanwhile
@@ -36,6 +38,9 @@ def write_credentials(folder: str, wanted: Sequence[tuple[Role, str]], prefix: s
 
     Raises ConfigError and UsageError.
     """
+    for _, name in wanted:
+        if not _MEMBER_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} cannot be the name of a member", "use letters, digits, dots, - and _")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     admin_file = os.path.join(folder, "admin.creds")
     written = []
@@ -49,6 +54,10 @@ def write_credentials(folder: str, wanted: Sequence[tuple[Role, str]], prefix: s
         certificates.append(admin.certificate)
         written.append(_write(admin_file, admin.text()))
     known = {member.name: member for member in _members(certificates, admin)}
+    files = {name.casefold(): name for name in known}
+    for _, name in wanted:
+        if (other := files.setdefault(name.casefold(), name)) != name:
+            raise UsageError(f"'{name}' and '{other}' would have the same file", "give each member a different name")
     for role, name in wanted:
         if name in known:
             if known[name].role != role:

@@ -19,7 +19,7 @@ own (`server_config`).
 import hashlib
 import os
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -40,6 +40,7 @@ RunState = Literal["running", "done", "fenced", "forgotten"]
 KEPT_S = 60.0  # how long a worker keeps a result for a gateway that could not be reached
 KNOWN_S = 120.0  # and how long the id of a call; older ones it does not speak of
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]  # of calls
 
 API = "$JS.API"  # what requests to JetStream begin with
 
@@ -174,8 +175,8 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str
     certificate: bytes
     labels: dict[str, str]
-    places: int  # calls at once
-    running: int
+    places: Number  # calls at once
+    running: Number
     is_draining: bool
     offers: tuple[str, ...]  # the hashes of `Offered`
     version: str  # of anyplug
