@@ -78,6 +78,7 @@ _STARTING: Final = syntax.PREFIXES | {
 _AMOUNT: Final = late(r"[\d.,]+[smhdKMG]?")  # a time, a priority, processors
 _MODULE: Final = late(r"-[A-Za-z]*m")  # of Python: what it is fed is data then
 _IN_PLACE: Final = late(r"-\w*i|--in-place")
+_NO_MARKS: Final = {ord(char): None for char in "_'\"\\"}
 _NUMBERED: Final = late(r"\{\d+\}")  # of `parallel`: one of several lists
 ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)=")
 _INSIDE: Final = late(r"[=@:<,]")  # after these, a word may name a file: `if=x`, `@x`, `HEAD:x`
@@ -88,7 +89,13 @@ _GLOB: Final = late(r"[*?]+|\[[^\]]*\]")
 _SKIPPING: Final = late(r"--?(?:exclude|ignore|skip)")
 
 
-_DOTTED: Final = late(r"dotglob|glob_?dots|GLOBIGNORE=|\*\(\w*D", re.IGNORECASE)
+# What makes globs match names with a leading dot, and names in any case; underscores and cases mean nothing to zsh.
+_DOTTED: Final = late(
+    r"dotglob|globdots|globignore=|\bset\s+[-+]\w*4|\bzsh\s+-\w*4|(?-i:[^\s$(]\((?:#q)?[\w.@=*/,^-]{0,6}D[\w.@=*/,^-]{0,6}\))",
+    re.IGNORECASE,
+)
+_BEGINNING_GLOB: Final = late(r"(\A|/)[*?\[]+")
+_CASELESS: Final = late(r"nocaseglob|unsetopt\b.*caseglob|caseglob\]?=|set\s+\+o\s+caseglob", re.IGNORECASE)
 _EVALUATED: Final = late(
     r"\(\(|\$\[|\[\[|@P\}|\blet\b|\b(?:declare|typeset|local)\s+-\w*[in]|\$\{[^}]*[:\[]|PS\d=|\s-v\b|\$\{!|\bread\b"
 )
@@ -231,10 +238,10 @@ class Step:
             found += [resolved(os.path.join(one, *parts[at + 1 :]), folder) for one in inner if os.path.isdir(one)]
         if 0 < len(globs) <= MOST_GLOBS and len(path) <= LONGEST_GLOB and is_known:
             before, behind = os.sep.join(parts[: globs[-1] + 1]), parts[globs[-1] + 1 :]
-            matches = itertools.islice(glob.iglob(os.path.join(folder, before)), MOST_MATCHES)
+            matches = glob.iglob(os.path.join(folder, before), include_hidden=self.has_dots)
             found += [
                 resolved(os.path.join(match, *behind), folder)
-                for match in matches
+                for match in itertools.islice(matches, MOST_MATCHES)
                 if behind or not (self._is_unlinking and os.path.islink(match))
             ]
         return [*found, *(self._among_made(path) if globs and is_known else ())]
@@ -291,13 +298,17 @@ class Step:
                     yield self.lexical(text).replace(syntax.UNKNOWN, "*").replace(substitutions.MADE, "*")
                 else:
                     yield from self.places(text)
+                if self.has_dots and _BEGINNING_GLOB.search(text):  # it may stand for `.*`, too
+                    yield self.lexical(_BEGINNING_GLOB.sub(r"\1.*", text))
 
 
 def read(
     line: str, starts: Sequence[str], is_near: Callable[[str], bool] = lambda _: True, *, has_dots: bool = False
 ) -> Line:
     """Parse a line that may run in some folders; `is_near` tells for which others it matters."""
-    has_dots |= bool(_DOTTED.search(line))
+    options = line.translate(_NO_MARKS)
+    has_dots |= bool(_DOTTED.search(options))
+    is_caseless = bool(_CASELESS.search(options))
     reading = syntax.read(line)
     values = Values(reading.commands)
     is_fed = any(
@@ -324,6 +335,8 @@ def read(
         writes = [
             word_patterns.simplified(part) for word in simple.marked_writes or simple.writes for part in values.of(word)
         ]
+        if is_caseless:
+            words, writes = list(map(_folded, words)), list(map(_folded, writes))
         here: list[Step] = []
         if has_descriptors:
             files = [
@@ -362,6 +375,12 @@ def _unsplit(word: str, values: Values) -> list[str]:
     """Return what a text may become; its own blanks are quoted, unless a value brings more."""
     made = values.of(word)
     return made if all(len(one.split()) == len(word.split()) for one in made) else values.words(word)
+
+
+def _folded(word: str) -> str:
+    """Return a word whose globs match names in any case, in lower case, as the names are that matter."""
+    parts = word.split(os.sep)
+    return os.sep.join(part.casefold() if any(char in part for char in syntax.GLOBS) else part for part in parts)
 
 
 def _by_descriptor(word: str, opened: Iterable[str]) -> Iterator[str]:
@@ -444,6 +463,12 @@ def _aliased(step: Step, aliases: Sequence[Step]) -> Iterator[str]:
         return
     told = (word.partition("=") for one in aliases for word in one.words[one.start + 1 :])
     known = {name: value for name, equals, value in told if equals}
+    texts = (word for at, word in enumerate(step.words) if word in known and at != step.start)
+    if any(one.words[one.start + 1 : one.start + 2] == ["-g"] for one in aliases) and next(texts, None) is not None:
+        yield " ".join(known.get(word) or shlex.quote(word) for word in step.words)  # of zsh, for any word
+    ending = step.program.rpartition(".")[2]
+    if ending in known and ending != step.program:  # of zsh, by `alias -s`, for what is named so
+        yield f"{known[ending]} {shlex.join(step.words)}"
     if step.program in known:
         first, rest = known[step.program], step.words[step.start + 1 :]
         yield f"{first} {shlex.join(rest)}"

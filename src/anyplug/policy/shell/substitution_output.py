@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.shell import substitutions
-from anyplug.policy.shell.substitutions import MADE, UNKNOWN
+from anyplug.policy.shell.substitutions import MADE, UNKNOWN, Shell
 
 OUR_NAMES: Final = ("anyplug", "cupcake")
 LOCATING: Final = frozenset({"which", "command", "type", "whereis"})
@@ -36,7 +36,7 @@ class Command(NamedTuple):
     is_diverted: bool  # its output goes to a file, or its input comes from one
 
 
-def output(commands: Sequence[Command]) -> list[str]:
+def output(commands: Sequence[Command], shell: Shell) -> list[str]:
     """Return what commands may print, one after another or as pipelines; [UNKNOWN] if that is not computed."""
     found, last = [""], [""]  # by what ran before the last pipeline, and by that
     folder = HERE
@@ -59,8 +59,8 @@ def output(commands: Sequence[Command]) -> list[str]:
         elif name == "pwd":
             made = [f"{folder}\n", *([f"{HERE}\n"] if mark != "&&" and folder != HERE else ())]
         else:
-            made = [None if one.is_diverted else _printed(name, words, text) for text in given]
-            made += [_printed(name, fewer, None) for fewer in _fewer(words) if name in substitutions.PRINTING]
+            made = [None if one.is_diverted else _printed(name, words, text, shell) for text in given]
+            made += [_printed(name, fewer, None, shell) for fewer in _fewer(words) if name in substitutions.PRINTING]
         last = [_closed(text) for text in made if text is not None]
         if len(last) < len(made):
             return [UNKNOWN]
@@ -88,16 +88,18 @@ def _closed(text: str) -> str:
     return _VARIABLE.sub(r"${\1}", text)
 
 
-def _printed(name: str, words: Sequence[str], given: str | None) -> str | None:
+def _printed(name: str, words: Sequence[str], given: str | None, shell: Shell) -> str | None:
     """Return what a command prints; None if it is not known here."""
     rest = words[1:]
     named = [word for word in rest if not word.startswith("-")]
     if not words or name in SILENT:
         return ""
     if name in substitutions.PRINTING:
-        return substitutions.printed(words)
+        return substitutions.printed(words, shell)
     if name == "command" and rest[:1] not in (["-v"], ["-V"]):
-        return _printed(rest[0].rpartition("/")[2], rest, given) if rest and not rest[0].startswith("-") else None
+        return (
+            _printed(rest[0].rpartition("/")[2], rest, given, shell) if rest and not rest[0].startswith("-") else None
+        )
     if name in LOCATING and named:
         return "".join(f"{UNKNOWN}/bin/{word.rpartition('/')[2]}\n" for word in named)
     if name in FOLLOWING and named and all(map(_FOLLOWING_FLAG.fullmatch, set(rest) - set(named))):

@@ -8,10 +8,12 @@ import binascii
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from anyplug.model.late_patterns import late
 
+Shell = Literal["bash", "sh", "zsh"]  # `sh` as dash is
+SHELLS: Final[tuple[Shell, ...]] = ("bash", "sh", "zsh")
 UNKNOWN: Final = "\0"
 MADE: Final = "\ue010"
 PRINTING: Final = frozenset({"echo", "printf", "print"})
@@ -31,7 +33,11 @@ _CODES: Final = r"u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([\s\S]))"
 _ESCAPE: Final = late(rf"\\(?:x([0-9a-fA-F]{{1,2}})|0?([0-7]{{1,3}})|{_CODES}")
 FORMAT: Final = late(rf"\\(?:x([0-9a-fA-F]{{1,2}})|([0-7]{{1,3}})|{_CODES}")
 ECHOED: Final = late(rf"\\(?:x([0-9a-fA-F]{{1,2}})|0([0-7]{{0,3}})|{_CODES}")
+_ECHOED_BY_DASH: Final = late(r"\\(?:((?!))|0?([0-7]{1,3})|((?!))|((?!))|([\s\S]))")
 _STOPPING: Final = late(r"((?:[^\\]|\\[^c])*)\\c")  # nothing more is printed
+_ECHO_FLAGS: Final = late(r"-[neE]+")
+_DASH_FLAGS: Final = late(r"-n")
+_PRINT_FLAGS: Final = late(r"-[a-zA-Z]+")
 _NUMBER: Final = late(r"0|-?[1-9]\d*")
 _UNQUOTED: Final = late(r"[\w./:@%+-]+")  # stays as it is where others are quoted
 _COUNT: Final = late(r"(?:-([nc])|--(line|byte)s=)?([1-9]\d*)|-([1-9]\d*)")  # of `head` and `tail`
@@ -40,6 +46,7 @@ _LETTERS: Final = {
 }  # fmt: skip
 _DIRECTIVE: Final = late(r"%([-+ #0]*)(\d*)(\.\d*)?([a-zA-Z%*(])")
 _VARIABLE: Final = late(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
+DECODING: Final = "@D"  # our own operation on a variable: decode it as `echo` of dash and zsh does
 FORMATTING: Final = "@F"  # our own operation on a variable: use it as a template of `printf`
 SPLIT: Final = "\ue015"  # behind `${`: its words are values for a template
 BETWEEN: Final = "\x1f"  # the values for the template
@@ -51,8 +58,8 @@ _HEX: Final = late(r"(?:[0-9a-fA-F]{2}\s*){4,}")
 _OF_URLS: Final = str.maketrans("-_", "+/")  # the other letters of base64
 
 
-def printed(words: Sequence[str]) -> str:
-    """Return what `echo` or `printf` prints."""
+def printed(words: Sequence[str], shell: Shell = "bash") -> str:
+    """Return what `echo`, `printf` or zsh's `print` prints in a shell."""
     name, rest = words[0].rpartition("/")[2], list(words[1:])
     if name == "printf":
         if rest[:1] == ["-v"]:
@@ -60,14 +67,28 @@ def printed(words: Sequence[str]) -> str:
         if rest[:1] == ["--"]:
             rest = rest[1:]
         return formatted(rest[0], rest[1:]) if rest else ""
+    known = _PRINT_FLAGS if name == "print" else _DASH_FLAGS if shell == "sh" else _ECHO_FLAGS
     flags = ""
-    while rest and re.fullmatch(r"-[neE]+", rest[0]):
+    while rest and known.fullmatch(rest[0]) and not (flags and shell == "sh"):
         flags += rest.pop(0)
-    text = " ".join(rest) + ("" if "n" in flags else "\n")
-    if "e" not in flags or flags.rfind("E") > flags.rfind("e"):
+    if name == "print":
+        if not set(flags) <= set("-nlrRNe"):
+            return UNKNOWN if any(mark in word for word in rest for mark in (UNKNOWN, "$")) else MADE
+        rest = rest[1:] if rest[:1] == ["--"] else rest
+        shell, flags = "zsh", flags.replace("r", "E").replace("R", "E").replace("N", "n")
+    text = ("\n" if "l" in flags else " ").join(rest) + ("" if "n" in flags else "\n")
+    is_decoded = shell != "bash" or "e" in flags
+    if not is_decoded or flags.rfind("E") > flags.rfind("e"):
         return text
+    if shell != "bash":
+        text = _VARIABLE.sub(rf"${{\1\2{DECODING}}}", text)
+    return echoed(text, shell)
+
+
+def echoed(text: str, shell: Shell) -> str:
+    """Decode escapes as `echo` does in a shell (in bash, with -e)."""
     found = _STOPPING.match(text)
-    return unescaped(text[: found.end(1)] if found else text, ECHOED)
+    return unescaped(text[: found.end(1)] if found else text, _ECHOED_BY_DASH if shell == "sh" else ECHOED)
 
 
 def formatted(template: str, values: list[str]) -> str:

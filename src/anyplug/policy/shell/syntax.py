@@ -3,8 +3,9 @@
 Nothing is run. Quoting in all its forms, line continuations, comments, here-documents, substitutions of any depth,
 braces, extended globs, arrays, and texts for another shell are parsed. The output of commands is unknown, except for
 those that only print or transform their arguments (see `substitutions`); the values of variables are found by
-`word_values`. Each character is read a limited number of times. If it is not certain that a shell parses the same,
-`Reading.is_sure` is False, and callers that protect something must assume the worst.
+`word_values`. Text that dash (`sh`) or zsh may read otherwise than bash is read as they do, too: the commands of all
+these readings count. Each character is read a limited number of times. If it is not certain that a shell parses the
+same, `Reading.is_sure` is False, and callers that protect something must assume the worst.
 """
 
 import functools
@@ -18,20 +19,23 @@ import msgspec
 
 from anyplug.model.late_patterns import late
 from anyplug.policy.shell import reading_time, substitution_output, substitutions
+from anyplug.policy.shell.substitutions import Shell
 
 BLANKS: Final = " \t\n\r\v\f"
 PATH_STARTS: Final = (".", "$", "~")
 GLOBS: Final = "*?["
+_MANY: Final = f"{GLOBS}$"
 PROCESS: Final = frozenset("<>")  # `<(…)` and `>(…)`
 BOTH: Final = frozenset({"&>", "&>>"})
 PIPE: Final = "/dev/fd/pipe"  # stands for the word that a shell makes of these; no such file exists
 UNKNOWN: Final = "\0"  # stands for the output of a command, and for unknown values
 ELEMENT: Final = "\ue011"  # separates the elements of an array
 _BREAK: Final = "\ue014"  # where a shell splits the output of a command into words
+_ALONE: Final = "\ue016"  # before a word of its own that the output may also bring
 _KNOWN: Final = ("\ue012", "\ue013")  # around the known output of a command
 _KNOWN_OUTPUT: Final = late("\ue012[^\ue013]*\ue013")
 _MARKS: Final = dict.fromkeys(
-    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue010\ue011\ue012\ue013\ue014\ue015")
+    map(ord, "\0\ue000\ue001\ue002\ue003\ue004\ue005\ue006\ue007\ue010\ue011\ue012\ue013\ue014\ue015\ue016")
 )  # have special meanings here
 SHELLS: Final = frozenset(  # or so similar that programs and files stand in the same places
     {
@@ -73,12 +77,13 @@ TAKING_TEXTS: Final = {  # programs with their commands, and the options whose `
     ("gh", "release"): ("-F", "--notes-file"),
 }  # fmt: skip
 MESSAGING: Final = frozenset({("git", "commit"), ("gh", "pr"), ("gh", "issue")})
-READS: Final = 24  # times that each character is read on average before parsing is given up
+READS: Final = 72  # times that each character is read on average, by three shells, before parsing is given up
 FREE: Final = 262_144  # characters that are read in any case
 MOST_ALTERNATIVES: Final = 256  # words that braces expand to
 DEEPEST_SCOPE: Final = 16  # nested subshells that are told apart
 LONGEST_SEPARATOR: Final = 16  # characters between two commands
 LONGEST_RANGE: Final = 64  # of {a..z}
+MOST_BEFORE: Final = 4  # words of a command among which is the program
 LONGEST_PRINTED: Final = 1024  # characters between backticks whose output is computed
 
 # Quotes may be left open at the end of a line; a backslash has no meaning between single ones.
@@ -133,6 +138,20 @@ _REUSED: Final = late(r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|tra
 
 
 _Mode = Literal["script", "text"]
+
+# What zsh reads otherwise, wherever it stands: `>!`, `a(b|c)`, `(#i)a`, `=program`, `^a`, `a~b`, `a#`.
+_OF_ZSH: Final = late(r">>?&?!|&>>?[!|]|(?<![$<>;&|(])\(|(?<![^\s;|&({])=[A-Za-z]|\^|[^\s=:]~|[^\s$\"'{]#")
+_PROGRAM: Final = late(r"=([A-Za-z_][\w.+-]*)")  # stands for its path in zsh
+_EXTENDED: Final = {ord("^"): "\ue005", ord("~"): "\ue006", ord("#"): "\ue007"}  # unquoted, of zsh's patterns
+_LITERAL: Final = {ord(mark): chr(code) for code, mark in _EXTENDED.items()}
+_EXCEPT: Final = late("(?<=[^/=:])\ue006(?=.)", re.DOTALL)  # `a~b` is what matches a, and not b
+_OTHER: Final = late("(?<![$[])\ue005[^/]*|[^/$]\ue007+")  # `^a` is anything else, and `a#` any number of them
+_OTHER_THAN_VALUE: Final = late("(?<![$[])\ue005[^/]*\\$")
+_ECHO_OPTION: Final = late(r"-[neE]+")
+_GROUPING: Final = frozenset(  # what stands before a subshell
+    {"!", "{", "}", "do", "then", "else", "elif", "if", "while", "until", "time", "-p", "fi", "done", "esac", "always"}
+)
+_LISTING: Final = frozenset({"for", "foreach", "select", "case", "function", "coproc", "repeat", "[["})  # before `(`
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -200,12 +219,7 @@ def read(command: str) -> Reading:
     """Parse a command."""
     command = command.translate(_MARKS)
     reader = _Reader(len(command) * READS + FREE)
-    found = reader.read(command)
-    if reader.has_other_reading:  # without $'…', its \' is the end; without &>, the & is
-        known = set(found)
-        plain_reader = _Reader(len(command) * READS + FREE, knows_bash=False)
-        found += [simple for simple in plain_reader.read(command) if simple not in known]
-    return Reading(found, reader.is_sure)
+    return Reading(reader.read(command), reader.is_sure)
 
 
 def _is_kept(words: Sequence[str]) -> bool:
@@ -261,7 +275,9 @@ def _scripts(simple: Simple) -> list[str]:
 class _Line:
     """The simple commands of a text parsed so far, and the texts inside it."""
 
-    def __init__(self) -> None:
+    def __init__(self, shell: Shell, *, is_extended: bool) -> None:
+        self._shell = shell
+        self._is_extended = is_extended  # the line turns on more patterns of zsh
         self.found: list[Simple] = []
         self.inner: list[_Line] = []
         self.depth = 0  # of parentheses
@@ -298,10 +314,10 @@ class _Line:
 
     def open(self, mark: str) -> "_Line":
         """Begin a text in parentheses; its result replaces UNKNOWN when it is closed."""
-        if mark not in PROCESS and mark != "$" and self._word:
+        if mark not in PROCESS and mark not in {"$", "("} and self._word:
             self._word[-1] = self._word[-1][: None if mark == "=" else -1]
         self._word.append(UNKNOWN)
-        self.inner.append(_Line())
+        self.inner.append(_Line(self._shell, is_extended=self._is_extended))
         self.inner[-1].opened_by = mark
         return self.inner[-1]
 
@@ -310,7 +326,8 @@ class _Line:
         if not self._word or self._word[-1] != UNKNOWN:
             return
         words = [word for simple in inner.found for word in simple.marked or simple.words]
-        made = substitution_output.output([one.command for one in inner.found]) if inner.opened_by in {"$", "<"} else []
+        commands = [one.command for one in inner.found] if inner.opened_by in {"$", "<"} else []
+        made = substitution_output.output(commands, self._shell) if inner.opened_by in {"$", "<"} else []
         if inner.opened_by == "$":
             is_split = not self.is_inside and not _ASSIGNED.match("".join(self._word[:1]))
             if len(made) > 1 and not substitutions.PRINTING.isdisjoint(self._words[:3]):
@@ -347,6 +364,25 @@ class _Line:
     def is_between_words(self) -> bool:
         return not self._word
 
+    @property
+    def begins_comment(self) -> bool:
+        """Return whether `#` begins a comment here: not in a pattern such as `(#i)a`."""
+        return self.is_between_words and not self.is_inside and self.opened_by != "("
+
+    def prints_otherwise(self, *, has_escapes: bool) -> bool:
+        """Return whether it prints words whose escapes only some shells decode, or options that only some know."""
+        names = {word.rpartition("/")[2] for one in self.found for word in one.words[:MOST_BEFORE]}
+        options = [word for one in self.found for word in one.words if _ECHO_OPTION.fullmatch(word)]
+        return not substitutions.PRINTING.isdisjoint(names) and (has_escapes or options not in ([], ["-n"]))
+
+    def takes_pattern(self, behind: str) -> bool:
+        """Return whether zsh reads a parenthesis here as a part of a word; in bash it would be an error."""
+        if self._shell != "zsh" or self.is_inside or self.braces or self.sums or self.cases:
+            return False
+        rest = list(itertools.dropwhile(lambda word: word in _GROUPING or _ASSIGNED.match(word), self._words))
+        is_argument = bool(self._word or rest) and _LISTING.isdisjoint(rest[:1])
+        return is_argument and not behind.lstrip(" \t").startswith(")")
+
     def is_in_case(self) -> bool:
         """Return whether a closing parenthesis ends a pattern here."""
         self.end_word()
@@ -358,6 +394,14 @@ class _Line:
             parts = text.split(_BREAK)
             words = [word for part in parts for word in (_alternatives(part) if self._has_braces else [part])]
             words = [word.translate(_SHOWN) for word in words]
+            if _ALONE in text:
+                words = [one for one in words if one[:1] != _ALONE or one[1:] not in words]
+                words = [one.replace(_ALONE, "") for one in words]
+            if self._shell == "zsh":
+                words = [
+                    _PROGRAM.sub(rf"{UNKNOWN}/bin/\1", word) if _PROGRAM.fullmatch(word) else word for word in words
+                ]
+                words = list(map(self._matched, words))
             is_input = self._is_fed or self._is_read
             (self._writes if self._into else self._inputs if is_input else self._words).extend(words)
             if self._is_fed:
@@ -366,6 +410,25 @@ class _Line:
                 self._reads += words
             self._into = self._is_fed = self._is_read = False
             self._word, self._has_braces = [], False
+
+    def _matched(self, word: str) -> str:
+        """Return a word with the patterns that only zsh has as `*`."""
+        plain = word.translate(_LITERAL)
+        if plain == word:
+            return word
+        is_glob = any(char in word for char in f"*?[{UNKNOWN}")
+        is_pattern = self._is_extended or is_glob
+        if is_pattern and (found := _OTHER_THAN_VALUE.search(word)):
+            word = word[: found.start()] + UNKNOWN
+        made: list[str] = []
+        for part in word.split("/"):
+            has_pattern = is_pattern or part[:1] == "."
+            part = _OTHER.sub("*", part) if has_pattern else part  # noqa: PLW2901 - as zsh reads it
+            kept, *excluded = _EXCEPT.split(part, 1) if "*" in part or is_glob else [part]
+            made.append(kept)
+            if excluded:
+                break
+        return "/".join(made).translate(_LITERAL)
 
     def separate(self, mark: str) -> None:
         """End a command at `;`, `&`, `|`, a line's end or a parenthesis."""
@@ -420,7 +483,14 @@ def _broken(text: str, *, is_split: bool) -> str:
     if text == UNKNOWN:
         return text
     parts = text.split() if is_split and len(text.split()) > 1 else [text]
-    return _BREAK.join(part.translate(_HIDDEN).join(_KNOWN) for part in parts)
+    # A glob, also in the value of a variable, may be several files: only one of them stands beside the rest of the word.
+    alone = [_ALONE + part for part in parts if is_split and any(char in part for char in _MANY)]
+    return _BREAK.join(_known(part) for part in [parts[0], *alone, *parts[1:]])
+
+
+def _known(part: str) -> str:
+    mark = part[: part.startswith(_ALONE)]
+    return mark + part.removeprefix(_ALONE).translate(_HIDDEN).join(_KNOWN)
 
 
 def _shown(words: list[str]) -> tuple[str, ...]:
@@ -447,29 +517,51 @@ class _Document(msgspec.Struct):
 class _Reader:
     """Parses a command and all texts in it, with a limit."""
 
-    def __init__(self, budget: int, *, knows_bash: bool = True) -> None:
+    def __init__(self, budget: int, shell: Shell = "bash") -> None:
         self._budget = budget
-        self._knows_bash = knows_bash
+        self._shell: Shell = shell
+        self._others: set[Shell] = set()  # that read something in the text differently
+        self._is_extended = False
+        self._has_escapes = False
         self.is_sure = True
-        self.has_other_reading = False  # a plain shell parses something differently
         self._texts = 0  # texts parsed
         self._waiting: list[tuple[_Line, str, _Mode, bool]] = []  # nested texts, to be parsed later
         self._documents: list[_Document] = []
         self._kept: list[str] = []  # here-documents that are only written to files
 
     def read(self, command: str) -> list[Simple]:
-        found = self._read_one(command, is_loose=False)
+        self._is_extended = "extendedglob" in command.replace("_", "").casefold()
+        self._has_escapes = "\\" in command
+        found = self._read_each(command, is_loose=False)
+        seen = {command}
         for simple in found:  # it grows
             for script in _scripts(simple):
-                found += self._read_one(script, is_loose=True)
+                if script not in seen:
+                    seen.add(script)
+                    found += self._read_each(script, is_loose=True)
             if self._kept and simple is found[-1] and not _is_quiet(found):  # files that are written may be run
-                kept, self._kept = self._kept, []
+                kept, self._kept = dict.fromkeys(self._kept), []
                 for text in kept:
-                    found += self._read_one(text, is_loose=True)
+                    found += self._read_each(text, is_loose=True)
+        return found
+
+    def _read_each(self, command: str, *, is_loose: bool) -> list[Simple]:
+        """Read a text as bash, and as the shells that may read it differently."""
+        first = self._texts
+        self._shell, self._others = "bash", {"zsh"} if _OF_ZSH.search(command) else set()
+        found = self._read_one(command, is_loose=is_loose)
+        last = self._texts
+        known = set(found)
+        for shell in [shell for shell in substitutions.SHELLS if shell in self._others]:
+            self._shell, self._texts = shell, first  # the same texts have the same numbers
+            found += [simple for simple in self._read_one(command, is_loose=True) if simple not in known]
+            known.update(found)
+            last = max(last, self._texts)
+        self._texts = last
         return found
 
     def _read_one(self, command: str, *, is_loose: bool) -> list[Simple]:
-        first = _Line()
+        first = _Line(self._shell, is_extended=self._is_extended)
         self._waiting.append((first, command, "script", is_loose))
         while self._waiting:
             reading_time.check()
@@ -499,12 +591,14 @@ class _Reader:
         at = 0
         while found := (_INSIDE if line.is_inside else _OUTSIDE).match(command, at):
             kind, text, at = found.lastgroup, found[0], found.end()
-            if kind == "ansi" and not self._knows_bash:
+            if kind == "ansi" and self._shell == "sh":
                 kind, text, at = "text", "$", found.start() + 1
             if text in BOTH:  # bash and zsh write both outputs; others end the command, and begin one that writes
-                self.has_other_reading = True
-                if not self._knows_bash:
+                self._others.add("sh")
+                if self._shell == "sh":
                     kind, text, at = "separator", "&", found.start() + 1
+            if kind == "redirection" and self._shell == "zsh":  # `>!` is as `>|`
+                at += command.startswith(("!", "|") if text in BOTH else "!", at) and ">" in text
             if kind == "process" and (line.sums or line.braces):  # `((a<(b)))` compares
                 kind, text, at = "redirection", text[0], found.start() + 1
             if self._documents and line.is_inside and "\n" in text:
@@ -523,6 +617,8 @@ class _Reader:
             elif kind == "separator" and text == ")" and opened and not line.depth and not line.is_in_case():
                 self._end(line)
                 inner, line = line, opened.pop()
+                if inner.prints_otherwise(has_escapes=self._has_escapes):
+                    self._others |= {"sh", "zsh"}
                 line.close(inner)
             elif kind == "separator" and text == "\n" and self._documents:
                 line.separate(text)
@@ -536,7 +632,7 @@ class _Reader:
                 at = self._take_backticks(command, at, line)
             elif kind == "double" and mode == "text" and not opened:
                 line.add(text)
-            elif kind == "text" and text.startswith("#") and line.is_between_words and not line.is_inside:
+            elif kind == "text" and text.startswith("#") and line.begins_comment:
                 at = self._skip_comment(command, found.start(), at, line)
             else:
                 self._take(line, kind or "", text)
@@ -577,7 +673,7 @@ class _Reader:
             is_kept = line.is_inside and text[1] not in ESCAPABLE  # a backslash between double quotes
             line.add(text if is_kept else _literal(text[1:], line), is_quoted=True)
         elif kind == "ansi":
-            self.has_other_reading |= "\\'" in text
+            self._others |= {"sh"} if "\\'" in text else set()
             self.is_sure &= text.endswith("'")
             body = text[text.index("'") + 1 :]
             line.add(unescaped(body.removesuffix("'")), is_quoted=True)
@@ -587,6 +683,8 @@ class _Reader:
         else:
             line.braces = max(0, line.braces + (kind == "brace") - (kind == "close"))
             self.is_sure &= not (line.is_inside and line.braces and text == "'")
+            if self._shell == "zsh" and kind == "text" and not line.is_inside and not line.braces:
+                text = text.translate(_EXTENDED)
             line.add("${" if kind == "brace" else text, is_quoted=line.is_inside and kind == "text" and text != "$")
 
     def _skip_comment(self, command: str, start: int, at: int, line: _Line) -> int:
@@ -604,8 +702,10 @@ class _Reader:
         body = re.sub(r'\\([`$\\"])' if line.is_inside else r"\\([`$\\])", r"\1", command[at:end])
         inner = line.open("$")
         if len(body) <= LONGEST_PRINTED and "`" not in body:
-            reader = _Reader(len(body) * READS)
+            reader = _Reader(len(body) * READS, self._shell)
             reader._cut(inner, body, "script")
+            if inner.prints_otherwise(has_escapes=self._has_escapes):
+                self._others |= {"sh", "zsh"}
             line.close(inner)
             inner.found.clear()
             inner.inner.clear()
@@ -651,7 +751,7 @@ class _Reader:
                     self._kept.append(body)
             is_script = not is_message and not is_kept
             for mode in (*(("script",) if is_script else ()), *(() if document.is_quoted else ("text",))):
-                line.inner.append(_Line())
+                line.inner.append(_Line(self._shell, is_extended=self._is_extended))
                 self._waiting.append((line.inner[-1], body, mode, True))
         self._documents = []
         return at
@@ -680,7 +780,9 @@ def _literal(text: str, line: _Line) -> str:
 def _opening(command: str, at: int, line: _Line) -> str:
     """Return what makes a parenthesis an array or an extended glob; empty if nothing does."""
     before = command[at - 1 : at]
-    return before if before and before in "=@?+*!" and not line.is_between_words and not line.is_inside else ""
+    if before and before in "=@?+*!" and not line.is_between_words and not line.is_inside:
+        return before
+    return "(" if line.takes_pattern(command[at + 1 : at + 1 + LONGEST_NAME]) else ""
 
 
 def _alternatives(word: str) -> list[str]:

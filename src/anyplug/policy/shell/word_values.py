@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyplug.model.late_patterns import late
-from anyplug.policy.shell import reading_time, substitutions
+from anyplug.policy.shell import reading_time, substitutions, zsh_values
 from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 from anyplug.policy.shell.syntax import ELEMENT, PREFIXES, SHELLS, Simple, unescaped
 
 ASSIGNMENT: Final = late(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?(\+?)=")
-ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset"})
+ASSIGNING: Final = frozenset({"export", "declare", "local", "readonly", "typeset", "hash"})  # `hash -d`, of zsh
 KEYWORDS: Final = frozenset({"do", "then", "else", "elif", "if", "while", "until", "!", "{", "time"})
 LOOPS: Final = frozenset({"for", "while", "until", "select"})
 DECLARING: Final = frozenset({"declare", "local", "typeset"})
@@ -44,9 +44,11 @@ ATTRIBUTES: Final = frozenset("lucnAagrxtfFpI")  # of variables: what these make
 LONGEST_MATCHED: Final = 128  # characters of a value that a pattern with `*` is compared with
 MOST_STARS: Final = 2  # in a pattern: each multiplies the time that it takes
 DEEPEST: Final = 6  # levels of ${a:-${b}}
-_REFERENCE: Final = late(r"\$(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-])|\[[^\]]*\])")
+MAPFILE: Final = "mapfile"  # of zsh: has the content of files, by their names
+_REFERENCE: Final = late(r"\$([~=^]*)(?:(\{)|([A-Za-z_]\w*)|([0-9@*#?$!-])|\[[^\]]*\])")
 _BRACED: Final = late(r"(!?)(\w+|[@*?$!-])(\[[^\]]*\])?([\s\S]*)")
-_FLAGS: Final = late(r"^\([^()]*\)")  # of zsh, as in ${(j::)name}
+_FLAGS: Final = late(r"(\([^()]*\))?[~=^]*")  # of zsh, as in ${(j::)name}
+_HOME: Final = late(r"~([A-Za-z_]\w*)(/.*)?", re.DOTALL)  # zsh takes variables for it, too
 _NAMELESS: Final = late(r":?[-=]([\s\S]*)")  # zsh: ${:-value}
 _DEFAULTING: Final = late(r":?([-=+?])([\s\S]*)")
 _OFFSET: Final = r"\s*\(?\s*(-?(?:0|[1-9]\d*))?\s*\)?\s*"
@@ -91,7 +93,7 @@ class Values:
 
     def words(self, word: str) -> list[str]:
         """Return what a word may become, split at blanks in its values."""
-        if "$" not in word:
+        if "$" not in word and word[:1] != "~":
             return [word]
         made = self.of(word)
         if ASSIGNMENT.match(word):
@@ -100,7 +102,7 @@ class Values:
 
     def first_words(self, word: str) -> list[list[str]]:
         """Return what the first word of a command may become: each value is a program with its own words."""
-        if "$" not in word or ASSIGNMENT.match(word):
+        if ("$" not in word and word[:1] != "~") or ASSIGNMENT.match(word):
             return [[one] for one in self.words(word)]
         return [self._split(one) or [one] for one in self.of(word)]
 
@@ -111,8 +113,12 @@ class Values:
 
     def of(self, word: str, depth: int = DEEPEST) -> list[str]:
         """Return the values that a word may have."""
-        if "$" not in word:
+        if "$" not in word and word[:1] != "~":
             return [word]
+        if found := _HOME.fullmatch(word):
+            behind = self.of(found[2] or "", depth)
+            named = self._value(found[1]) if self._is_assigned(found[1]) else []
+            return [word, *(value + one for value in named for one in behind)]
         pieces = self._pieces(word, depth)
         count = 1
         for piece in pieces:
@@ -140,7 +146,8 @@ class Values:
             start = next((at for at, word in enumerate(words) if word not in KEYWORDS), len(words))
             name = words[start].rpartition("/")[2] if start < len(words) else ""
             if name in substitutions.PRINTING:
-                last = self.of(substitutions.printed(words[start:]).rstrip("\n"))
+                texts = [substitutions.printed(words[start:], shell).rstrip("\n") for shell in substitutions.SHELLS]
+                last = [value for text in dict.fromkeys(texts) for value in self.of(text)]
             elif last and one.before.strip() == "|" and name in substitutions.PASSING | substitutions.TRANSFORMING:
                 pieces = [piece for text in last for piece in _PIECE.findall(text)]
                 made = [substitutions.transformed(name, words[start:], text) for text in last]
@@ -274,6 +281,8 @@ class Values:
             found += [value for one in targets if one not in self._attributes for value in self._value(one)]
         if found:
             return list(dict.fromkeys((*found, UNKNOWN) if name in CHANGING else found))
+        if name == "PWD":
+            return ["$PWD"]
         if TELLING_NAME.search(name):
             return [MADE]
         if name in SHELL_NAMES:
@@ -291,11 +300,18 @@ class Values:
         while found := _REFERENCE.search(word, at):
             pieces.append([word[at : found.start()]])
             at = found.end()
-            name = found[2] or found[3] or ""
-            if found[2] == "PWD" and "PWD" not in self._known:
-                pieces.append(["$PWD"])
-            elif not found[1]:
+            name = found[3] or found[4] or ""
+            if not found[2]:
                 pieces.append(self._value(name) if name else [UNKNOWN])
+                if found[1] and not self._is_assigned(name):
+                    pieces[-1] = [found[0], *pieces[-1]]  # more likely a text in another language
+                elif "~" in found[1]:
+                    pieces[-1] = list(
+                        dict.fromkeys(one for value in pieces[-1] for one in (value, zsh_values.globbed(value)))
+                    )
+                elif found[3] and depth > 0 and (end := zsh_values.suffix(word, at)) > at:
+                    pieces[-1] = self._suffixed(name, word[at:end], depth - 1)
+                    at = end
             else:
                 end = _closing(word, at)
                 if end < 0:
@@ -306,10 +322,32 @@ class Values:
                 if "[@]" in name and (pieces[-2] != [""] or word[at:]):
                     pieces[-1] = [*pieces[-1], UNKNOWN]  # each element is a word
             used = _USED.match(word, found.start())
+            text = word[found.start() : at]
             is_glued = _GLUED.search(word[max(found.start() - 1, 0) : found.start()] + word[at : at + 1])
-            if is_glued and used and used[1] in self._maybe_unset and self._is_assigned(used[1]):
+            may_miss = "[" in text and not text.endswith(("[@]}", "[*]}"))  # an element, if there is none
+            may_miss |= bool(used and used[1] in self._maybe_unset and self._is_assigned(used[1]))
+            if is_glued and may_miss:
                 pieces[-1] = list(dict.fromkeys((*pieces[-1], "")))
         return [*pieces, [word[at:]]]
+
+    def _suffixed(self, name: str, suffix: str, depth: int) -> list[str]:
+        """Return the values of `$name[1,4]:h`: as bash reads it, with the suffix as it stands, and as zsh does."""
+        as_text = [value + one for value in self._value(name) for one in self.of(suffix, depth)]
+        key, modifiers = zsh_values.parted(suffix)
+        values = self._at(name, key, depth) if key else self._value(name)
+        return list(dict.fromkeys((*as_text[:MOST_VALUES], *zsh_values.changed(values, modifiers))))
+
+    def _at(self, name: str, key: str, depth: int) -> list[str]:
+        """Return the values of an element, or in zsh of some characters."""
+        keys = self.of(key, depth)
+        values = self._value(name)
+        if name == MAPFILE and not self._is_assigned(name):
+            return [*values, *keys]
+        if len(keys) * len(values) > MOST_VALUES:
+            return [MADE]
+        found = [*values, *(zsh_values.sliced(value, one) for value in values for one in keys)]
+        words = (text for value in values for text in (f" {value}", f"{value} "))  # of several, the first and the last
+        return list(dict.fromkeys((*found, *(words if "," in key else ()))))
 
     def _braced(self, text: str, depth: int) -> list[str]:  # noqa: C901 - one branch for each form
         """Return the values of a ${…} expression."""
@@ -317,10 +355,16 @@ class Values:
             values = self._braced(text[1:], depth)
             split = ["".join(one.split()) for one in values if one and one.split() != [one]]
             return list(dict.fromkeys((*values, *split, *([UNKNOWN] if split else ()))))
-        bare = _FLAGS.sub("", text)
+        flags = _FLAGS.match(text)
+        bare = text[flags.end() :] if flags else text
+        if flags and flags[1] and depth > 0:
+            return self._flagged(flags[1], bare, depth)
+        if flags and "~" in flags[0]:
+            return [one for value in self._braced(bare, depth) for one in (value, zsh_values.globbed(value))]
+        if bare.startswith("${") and depth > 0 and (end := _closing(bare, 2)) > 0:
+            return self._changed(self._braced(bare[2:end], depth - 1), bare[end + 1 :], depth)
         if depth > 0 and (found := _NAMELESS.fullmatch(bare)):
-            values = self.of(found[1], depth)
-            return [*values, MADE] if bare != text and is_composable(" ".join(values).split()) else values
+            return [one for value in self.of(found[1], depth) for one in (value, zsh_values.globbed(value))]
         found = _BRACED.fullmatch(bare)
         if found is None or depth <= 0:
             return [UNKNOWN]
@@ -335,6 +379,8 @@ class Values:
             values = [value for one in values for value in self._value(one.partition("[")[0])]
         if subscript == "[*]" and "IFS" in self._known:
             values = [*values, UNKNOWN]
+        elif subscript and not is_list:
+            values = self._at(name, subscript[1:-1], depth - 1)
         if not operation:
             return values
         if found := _DEFAULTING.fullmatch(operation):
@@ -345,11 +391,37 @@ class Values:
                 return [*other, ""] if found[1] == "+" else values
             is_unset = values == [UNKNOWN] and not self._is_assigned(name)
             return list(dict.fromkeys([*(() if is_unset and any(other) else values), *filter(None, other)])) or [""]
+        if (end := zsh_values.suffix(operation, 0)) and end == len(operation) and not self._is_assigned(operation[1:2]):
+            modifiers = zsh_values.parted(operation)[1]
+            return list(dict.fromkeys((*values, *zsh_values.changed(values, modifiers))))
+        made = self._changed(values, operation, depth)
+        return list(dict.fromkeys([*values, *made, UNKNOWN] if is_list else made))
+
+    def _changed(self, values: list[str], operation: str, depth: int) -> list[str]:
+        """Return what an operation makes of values."""
+        if not operation:
+            return values
+        if (found := zsh_values.parted(operation)) and zsh_values.suffix(operation, 0) == len(operation):
+            parts = [zsh_values.sliced(value, found[0]) for value in values] if found[0] else []
+            return list(dict.fromkeys(zsh_values.changed([*values, *parts], found[1])))
         given = self.of(operation, depth)
         if len(given) * len(values) > MOST_VALUES:
             return [MADE]
-        made = [text for value in values for one in given for text in _operated(value, one)]
-        return list(dict.fromkeys([*values, *made, UNKNOWN] if is_list else made))
+        return list(dict.fromkeys(text for value in values for one in given for text in _operated(value, one)))
+
+    def _flagged(self, flags: str, text: str, depth: int) -> list[str]:
+        """Return the values of `${(FLAGS)…}` in zsh."""
+        values = self._braced(text, depth)
+        if "P" in flags:
+            values = [*values, *(value for one in values for value in self._value(one) if one.isidentifier())]
+        if "e" in flags:
+            values = [value for one in values for value in self.of(one, depth)]
+        values = [made for value in values for made in (value, *zsh_values.in_cases(value, flags))]
+        fragments = " ".join(values).split()
+        is_split = "s::" in flags  # into characters
+        is_made = not set(flags).isdisjoint("jsoOF") or ":-" in text
+        is_made = is_made and is_composable([*fragments, *("".join(fragments) if is_split else ())])
+        return [*dict.fromkeys(values), *([MADE] if is_made else ())]
 
 
 def is_composable(fragments: Iterable[str]) -> bool:
@@ -417,6 +489,8 @@ def _operated(value: str, operation: str) -> list[str]:  # noqa: C901 - one bran
     if operation.startswith(substitutions.FORMATTING):
         given = operation.removeprefix(substitutions.FORMATTING)
         return [substitutions.formatted(value, given.split(substitutions.BETWEEN))]
+    if operation == substitutions.DECODING:
+        return list(dict.fromkeys(substitutions.echoed(value, shell) for shell in substitutions.SHELLS[1:]))
     if UNKNOWN in operation:
         return [MADE if operation[0] == ":" else UNKNOWN]
     reading_time.check()
