@@ -281,6 +281,30 @@ def test_a_page_without_a_session_comes_back_with_a_new_link(home):
             expect(one.get_by_role("status").filter(has_text="Found a new plugin: late")).to_be_visible()
 
 
+def test_a_question_asked_while_the_page_reads_what_is_open_is_not_lost(home):
+    plugin_folders.cyclop(home / "plugins", "careful", permissions=["filesystem:write"])
+    approve("careful")
+    held: list = []
+    with visitor() as person:
+        person.page.route("**/api/v1/questions", lambda route: held.append((route, route.fetch())))
+        page = person.goes("/settings")
+        person.sees("live")
+        program = with_token()
+        calling = threading.Thread(target=lambda: program.post("/tools/careful/call"))
+        calling.start()
+        person.sees("1 waiting")
+        expect(page.get_by_role("heading", name="Host")).to_have_count(0)
+        for route, answer in held:
+            route.fulfill(response=answer)
+        page.unroute("**/api/v1/questions")
+        expect(page.get_by_role("heading", name="Host")).to_be_visible()  # it has read
+        person.presses("Review")
+        no = page.get_by_role("button", name="Don't allow")
+        expect(no).to_have_attribute("aria-disabled", "false")
+        no.click()
+        calling.join()
+
+
 @pytest.mark.claim("console-own-page")
 def test_tabs_of_two_projects_side_by_side_each_show_and_run_their_own(home, tmp_path):
     where = {name: tmp_path / name for name in ("first", "second")}

@@ -49,7 +49,11 @@ export const panelKey = (panel: { owner: string; id: string }) => `${panel.owner
 
 let isFirst = true; // pages fetch by themselves when they are drawn
 
+const readings = new Set<Heard[]>(); // by each reading under way: what happened meanwhile
+
 export async function refetch(): Promise<void> {
+  const meanwhile: Heard[] = [];
+  readings.add(meanwhile);
   try {
     const [now, open, calls, drawn] = await Promise.all([
       get<Status>("/status"),
@@ -62,6 +66,7 @@ export async function refetch(): Promise<void> {
       questions.value = open.items;
       running.value = new Map(calls.items.map((call) => [call.call, call]));
       panels.value = new Map(drawn.items.map((panel) => [panelKey(panel), panel]));
+      meanwhile.forEach(apply); // the answers may be older
       if (!isFirst) {
         snapshot.value++;
         recorded.value++;
@@ -71,6 +76,8 @@ export async function refetch(): Promise<void> {
   } catch (error) {
     isFirst = false; // nor could they
     if (error instanceof ApiError && error.code === "no_session") connection.value = "no_session";
+  } finally {
+    readings.delete(meanwhile);
   }
 }
 
@@ -90,13 +97,50 @@ async function forgetDecided(): Promise<void> {
   }
 }
 
-function take({ event, data }: Heard): void {
+/** Change what `refetch` reads as an event says; harmless if that was done already. */
+function apply({ event, data }: Heard): void {
   switch (event) {
     case "question": {
       const asked = data as Question;
       if (!questions.value.some((one) => one.id === asked.id)) questions.value = [...questions.value, asked];
       break;
     }
+    case "answered":
+      questions.value = questions.value.filter((question) => question.id !== (data as Answered).id);
+      break;
+    case "call_started": {
+      const call = data as RunningCall;
+      running.value = new Map(running.value).set(call.call, call);
+      break;
+    }
+    case "call_progress": {
+      const report = data as RunningCall;
+      const call = running.value.get(report.call);
+      if (call) running.value = new Map(running.value).set(report.call, { ...call, ...report });
+      break;
+    }
+    case "call_ended": {
+      const left = new Map(running.value);
+      left.delete((data as EndedCall).call);
+      running.value = left;
+      break;
+    }
+    case "panel": {
+      const panel = data as Panel;
+      const next = new Map(panels.value);
+      if (panel.is_open) next.set(panelKey(panel), panel);
+      else next.delete(panelKey(panel));
+      panels.value = next;
+      break;
+    }
+  }
+}
+
+function take(heard: Heard): void {
+  for (const meanwhile of readings) meanwhile.push(heard);
+  apply(heard);
+  const { event, data } = heard;
+  switch (event) {
     case "answered":
       close(data as Answered);
       break;
@@ -112,40 +156,16 @@ function take({ event, data }: Heard): void {
       snapshot.value++;
       break;
     }
-    case "call_started": {
-      const call = data as RunningCall;
-      running.value = new Map(running.value).set(call.call, call);
-      break;
-    }
-    case "call_progress": {
-      const report = data as RunningCall;
-      const call = running.value.get(report.call);
-      if (call) running.value = new Map(running.value).set(report.call, { ...call, ...report });
-      break;
-    }
-    case "call_ended": {
-      const call = data as EndedCall;
-      const left = new Map(running.value);
-      left.delete(call.call);
-      running.value = left;
-      ended.value = [call, ...ended.value].slice(0, MOST_ENDED);
+    case "call_ended":
+      ended.value = [data as EndedCall, ...ended.value].slice(0, MOST_ENDED);
       recorded.value++;
       break;
-    }
     case "note":
       notes.value = [{ ...(data as Note), at: Date.now() }, ...notes.value].slice(0, MOST_NOTES);
       break;
     case "notes_removed":
       notes.value = notes.value.filter((note) => note.plugin !== (data as { plugin: string }).plugin);
       break;
-    case "panel": {
-      const panel = data as Panel;
-      const next = new Map(panels.value);
-      if (panel.is_open) next.set(panelKey(panel), panel);
-      else next.delete(panelKey(panel));
-      panels.value = next;
-      break;
-    }
     case "install": {
       const install = data as Install;
       installs.value = new Map(installs.value).set(install.id, install);
@@ -155,7 +175,7 @@ function take({ event, data }: Heard): void {
       void refetch();
       break;
   }
-  for (const hear of listeners) hear({ event, data });
+  for (const hear of listeners) hear(heard);
 }
 
 /** A question was answered, here or elsewhere: say so for some seconds. */
