@@ -483,7 +483,7 @@ def _broken(text: str, *, is_split: bool) -> str:
     if text == UNKNOWN:
         return text
     parts = text.split() if is_split and len(text.split()) > 1 else [text]
-    # A glob, also in the value of a variable, may be several files: only one of them stands beside the rest of the word.
+    # A glob, also in the value of a variable, may be several files, and only one stands beside the rest of the word.
     alone = [_ALONE + part for part in parts if is_split and any(char in part for char in _MANY)]
     return _BREAK.join(_known(part) for part in [parts[0], *alone, *parts[1:]])
 
