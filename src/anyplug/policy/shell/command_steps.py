@@ -58,6 +58,7 @@ FEEDING: Final = frozenset(
     {*SPREADING, *syntax.SHELLS, "eval", "source", ".", *told_texts.LANGUAGES, *told_texts.EDITORS}
     | {*told_texts.MAKERS, *told_texts.SHELLED}
 )
+PATTERN_MOVERS: Final = frozenset({"zmv", "zcp", "zln"})  # of zsh: read patterns in their arguments
 RUNNING_TEXT: Final = frozenset({"eval", "source", "."})
 FED_FILE: Final = late(r"/dev/(?:stdin|fd/\w+)|/proc/self/fd/\d+|-")  # names what is fed, and no file
 MOST_SHOWN: Final = 4  # words of a refused command
@@ -449,6 +450,8 @@ def _told(step: Step, line: Line) -> Iterator[str]:
             yield from (text for printed in line.printed for text in substitutions.decoded(printed))
     elif (step.paths or _names_program(step)) and _is_made(step, line):
         yield from line.printed
+    if step.program in PATTERN_MOVERS:
+        yield f"mv {' '.join(step.words[step.start + 1 :])}"
     is_module = bool(told_texts.PYTHON.fullmatch(step.program)) and any(map(_MODULE.match, step.words[1:]))
     fed = line.printed if is_fed and not is_module else ()
     yield from told_texts.of(step.raw or step.words, step.folder, fed)

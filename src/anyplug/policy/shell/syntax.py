@@ -111,7 +111,7 @@ _INSIDE: Final = late(
 )
 _SPLITTING: Final = late(r"-[0a-zA-Z]*?S=?([\s\S]*)|--s(?:p|pl|pli|plit)?(?:-[a-z]*)?(?:=([\s\S]*))?")  # of `env`
 LONGEST_NAME: Final = 64  # pieces of a word among which a variable's name is
-_ENDING_NAME: Final = late(r"\$([A-Za-z_]\w*)\Z")
+_ENDING_NAME: Final = late("\\$([~=^\ue005\ue006]*[A-Za-z_]\\w*)\\Z")
 _ASSIGNED: Final = late(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _SUBSCRIPT: Final = late(r"\[[^\]]*(?:\$\(|`)")
 _BACKTICKED: Final = late(rf"(?:{_ESCAPED}|[^`\\])*")
@@ -140,17 +140,18 @@ _REUSED: Final = late(r"\$\{?_\b|!|\b(?:git|gh|cat)\s*\(|\b(?:alias|function|tra
 _Mode = Literal["script", "text"]
 
 # What zsh reads otherwise, wherever it stands: `>!`, `a(b|c)`, `(#i)a`, `=program`, `^a`, `a~b`, `a#`.
-_OF_ZSH: Final = late(r">>?&?!|&>>?[!|]|(?<![$<>;&|(])\(|(?<![^\s;|&({])=[A-Za-z]|\^|[^\s=:]~|[^\s$\"'{]#")
+_OF_ZSH: Final = late(r"\$\w+\{|>>?&?!|&>>?[!|]|(?<![$<>;&|(])\(|(?<![^\s;|&({])=[A-Za-z]|\^|[^\s=:]~|[^\s$\"'{]#")
 _PROGRAM: Final = late(r"=([A-Za-z_][\w.+-]*)")  # stands for its path in zsh
 _EXTENDED: Final = {ord("^"): "\ue005", ord("~"): "\ue006", ord("#"): "\ue007"}  # unquoted, of zsh's patterns
 _LITERAL: Final = {ord(mark): chr(code) for code, mark in _EXTENDED.items()}
-_EXCEPT: Final = late("(?<=[^/=:])\ue006(?=.)", re.DOTALL)  # `a~b` is what matches a, and not b
+_EXCEPT: Final = late("(?<=[^/=:$])\ue006(?=.)", re.DOTALL)  # `a~b` is what matches a, and not b
 _OTHER: Final = late("(?<![$[])\ue005[^/]*|[^/$]\ue007+")  # `^a` is anything else, and `a#` any number of them
 _OTHER_THAN_VALUE: Final = late("(?<![$[])\ue005[^/]*\\$")
 _ECHO_OPTION: Final = late(r"-[neE]+")
 _GROUPING: Final = frozenset(  # what stands before a subshell
     {"!", "{", "}", "do", "then", "else", "elif", "if", "while", "until", "time", "-p", "fi", "done", "esac", "always"}
 )
+MOST_LISTING: Final = 2  # words of `for NAME`, `repeat 3`, `function NAME`
 _LISTING: Final = frozenset({"for", "foreach", "select", "case", "function", "coproc", "repeat", "[["})  # before `(`
 
 
@@ -306,7 +307,7 @@ class _Line:
         self._word.append(text.translate(_HIDDEN) if is_quoted else text)
 
     def end_name(self) -> None:
-        """Keep the name of a variable apart from what follows it behind a quote: `$x"y"` is not `$xy`."""
+        """Keep the name of a variable apart from what follows it: `$x"y"` and `$x$(echo y)` are not `$xy`."""
         text = "".join(self._word[-LONGEST_NAME:])
         if found := _ENDING_NAME.search(text):
             kept = self._word[:-LONGEST_NAME]
@@ -316,6 +317,7 @@ class _Line:
         """Begin a text in parentheses; its result replaces UNKNOWN when it is closed."""
         if mark not in PROCESS and mark not in {"$", "("} and self._word:
             self._word[-1] = self._word[-1][: None if mark == "=" else -1]
+        self.end_name()
         self._word.append(UNKNOWN)
         self.inner.append(_Line(self._shell, is_extended=self._is_extended))
         self.inner[-1].opened_by = mark
@@ -380,7 +382,9 @@ class _Line:
         if self._shell != "zsh" or self.is_inside or self.braces or self.sums or self.cases:
             return False
         rest = list(itertools.dropwhile(lambda word: word in _GROUPING or _ASSIGNED.match(word), self._words))
-        is_argument = bool(self._word or rest) and _LISTING.isdisjoint(rest[:1])
+        is_argument = bool(self._word or rest) and (
+            _LISTING.isdisjoint(rest[:1]) or (len(rest) > MOST_LISTING and rest[0] not in {"case", "[["})
+        )
         return is_argument and not behind.lstrip(" \t").startswith(")")
 
     def is_in_case(self) -> bool:
@@ -685,6 +689,8 @@ class _Reader:
             self.is_sure &= not (line.is_inside and line.braces and text == "'")
             if self._shell == "zsh" and kind == "text" and not line.is_inside and not line.braces:
                 text = text.translate(_EXTENDED)
+            if text == "{" and self._shell == "zsh":  # bash expands the braces first
+                line.end_name()
             line.add("${" if kind == "brace" else text, is_quoted=line.is_inside and kind == "text" and text != "$")
 
     def _skip_comment(self, command: str, start: int, at: int, line: _Line) -> int:

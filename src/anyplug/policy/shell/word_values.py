@@ -143,7 +143,7 @@ class Values:
             fed = [value for text in one.fed for value in self.of(text)]
             last = fed or last
             found += [value for text in one.fed for value in self.of(text)]
-            start = next((at for at, word in enumerate(words) if word not in KEYWORDS), len(words))
+            start = next((at for at, word in enumerate(words) if word not in KEYWORDS | PREFIXES), len(words))
             name = words[start].rpartition("/")[2] if start < len(words) else ""
             if name in substitutions.PRINTING:
                 texts = [substitutions.printed(words[start:], shell).rstrip("\n") for shell in substitutions.SHELLS]
@@ -421,6 +421,7 @@ class Values:
         is_split = "s::" in flags  # into characters
         is_made = not set(flags).isdisjoint("jsoOF") or ":-" in text
         is_made = is_made and is_composable([*fragments, *("".join(fragments) if is_split else ())])
+        is_made |= "%" in flags and any("%" in value for value in values)  # as in a prompt
         return [*dict.fromkeys(values), *([MADE] if is_made else ())]
 
 

@@ -12,7 +12,7 @@ from anyplug.policy.shell.substitutions import MADE, UNKNOWN
 
 _SUBSCRIPT: Final = late(r"\[([^\[\]]*)\]")
 _MODIFIER: Final = late(r":(?:(g?)s(.)((?:(?!\2).)*)\2((?:(?!\2).)*)(?:\2|\Z)|([aAcehlPqQrtux])|g?&)", re.DOTALL)
-_POSITION: Final = late(r"(-?[1-9]\d{0,8})(?:,(-?[1-9]\d{0,8}))?")
+_POSITION: Final = late(r"(0|-?[1-9]\d{0,8})(?:,(0|-?[1-9]\d{0,8}))?")
 _QUOTE: Final = late(r"['\"\\]")
 _ON_PATHS: Final = "aAcehPrt"  # modifiers that leave the parts of a path as they are
 HERE: Final = "$PWD"
@@ -49,8 +49,8 @@ def sliced(value: str, key: str) -> str:
     if "$" in value or UNKNOWN in value or MADE in value:
         return MADE if MADE in value else UNKNOWN
     first, last = int(found[1]), int(found[2] or found[1])
-    first = first - 1 if first > 0 else max(len(value) + first, 0)
-    return value[first : last if last > 0 else len(value) + last + 1]
+    start = max(first - 1 if first >= 0 else len(value) + first, 0)
+    return value[start : last if last >= 0 else max(len(value) + last + 1, 0)]
 
 
 def changed(values: Iterable[str], modifiers: "list[re.Match[str]]") -> list[str]:
