@@ -7,6 +7,7 @@ import glob
 import hashlib
 import importlib.util
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -46,6 +47,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("anyplug")
 LONGEST_ID = 100  # characters of a parameter
 LONG_ONES = {"test_fleet_soak.py", "test_docs.py", "test_wheel.py", "test_bad_servers.py"}  # ten seconds and more
+_GROUP = re.compile(r"@[\w-]+\Z")  # behind a test's name
 LEFT_BEHIND = 40  # the code with which such a run ends
 TOKEN = f"tests-{os.getpid()}-{secrets.token_hex(6)}"
 
@@ -62,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_xdist_auto_num_workers() -> int:
     """Run more tests at once than there are processors: most of the time they wait for processes."""
-    return 2 * (os.cpu_count() or 1)
+    return 3 * (os.cpu_count() or 1)
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:
@@ -96,6 +98,10 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let what is left behind fail the run for good: `make test` runs once more only what ended with the code 1."""
+    cache = session.config.cache
+    if cache is not None and not hasattr(session.config, "workerinput"):  # without the groups of pytest-xdist
+        failed = cache.get("cache/lastfailed", {})
+        cache.set("cache/lastfailed", {_GROUP.sub("", name): one for name, one in failed.items()})
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     errors = terminal.stats.get("error", []) if terminal is not None else []
     if any(report.when == "teardown" for report in errors if isinstance(report, pytest.TestReport)):

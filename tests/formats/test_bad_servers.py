@@ -288,7 +288,7 @@ async def test_leaving_while_one_is_starting_leaves_nothing(habits):
             tasks.start_soon(enter)
             await anyio.sleep(0.5)
             tasks.cancel_scope.cancel()
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(os.listdir("/proc/self/fd")) <= files
 
 
 async def test_a_child_in_a_session_of_its_own_ends_with_the_host(habits):

@@ -15,7 +15,6 @@ import msgspec
 from anyplug.catalog.approvals import definition
 from anyplug.fleet.messages import Approved, Offered
 from anyplug.formats import registry
-from anyplug.formats.cyclop import format as cyclop
 from anyplug.model import permissions
 from anyplug.model.types import Plugin, Tool
 from anyplug.model.untrusted_text import clean_plugin, is_clean
@@ -136,7 +135,10 @@ def _plugin(described: Offered) -> Plugin:
 
 def _as_defined(described: Offered) -> tuple[Tool, ...]:
     """Return tools with nothing that their plugin's definition does not cover."""
-    begin = "" if described.format == cyclop.NAME else f"{described.name}."
+    format = registry.BY_NAME.get(described.format)
+    if format is None:
+        return ()
+    begin = format.TOOL_PREFIX + (f"{described.name}." if format.NAMES_PLUGINS else "")
     return tuple(
         msgspec.structs.replace(tool, title="", output_schema=None, namespace="", is_repeatable=False, deferred=False)
         for tool in described.tools

@@ -35,6 +35,7 @@ INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = False
 _HOST_TOOLS = (
     "click right_click type_text press_key move_mouse drag scroll take_screenshot run_applescript "
     "open_application run_shell_command open_url vault_read vault_write vault_append vault_search vault_list "

@@ -30,6 +30,7 @@ INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = False
 CONTENT_IS_BLOCKS = True
 TOOL_PREFIX = "mcp."
+NAMES_PLUGINS = True
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = "anyplug.formats.mcp.peer:Server"

@@ -112,6 +112,7 @@ class Format(Protocol):
     INHERITS_ENVIRONMENT: bool  # whether it promises the user's environment, which a person may then grant
     DESCRIBES_ITSELF: bool  # whether a plugin's description is its author's, and worth showing with each tool
     TOOL_PREFIX: str  # reserved for its plugins' tools; empty if it has no such prefix
+    NAMES_PLUGINS: bool  # whether a tool's full name contains that of its plugin, as in `PLUGIN.TOOL`
     HOST_TOOLS: frozenset[str]  # names of its own host's tools, which no plugin's tool may have
     HOST_COMMANDS: frozenset[str]  # the same for slash commands
     # Names of what is imported only when needed, as MODULE:NAME; empty if there is none.

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARGUMENTS", "CONTENT_IS_BLOCKS", "DESCRIBES_ITSELF", "EVERY_FILE_COUNTS", "HOST_COMMANDS", "HOST_TOOLS",
-    "INHERITS_ENVIRONMENT", "LINT", "NEW", "PEER", "PROJECT_ROOTS", "RUNS_IN_PROJECT", "TOOL_PREFIX", "WRITES_ASIDE",
-    "WRITES_BESIDE_ITSELF", "data", "environment", "named_files", "prepare", "private_places", "programs", "readable",
-    "ready", "switched_off", "user_roots", "violations",
+    "INHERITS_ENVIRONMENT", "LINT", "NAMES_PLUGINS", "NEW", "PEER", "PROJECT_ROOTS", "RUNS_IN_PROJECT", "TOOL_PREFIX",
+    "WRITES_ASIDE", "WRITES_BESIDE_ITSELF", "data", "environment", "named_files", "prepare", "private_places",
+    "programs", "readable", "ready", "switched_off", "user_roots", "violations",
 ]  # fmt: skip
 
 PROJECT_ROOTS: tuple[str, ...] = ()
@@ -33,6 +33,7 @@ INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = False
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""

@@ -36,6 +36,7 @@ INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = True
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""

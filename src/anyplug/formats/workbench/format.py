@@ -32,6 +32,7 @@ INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = False
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = "anyplug.formats.workbench.peer:NodePlugin"

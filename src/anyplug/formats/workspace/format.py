@@ -33,6 +33,7 @@ INHERITS_ENVIRONMENT = False
 DESCRIBES_ITSELF = False
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = False
 HOST_TOOLS: frozenset[str] = frozenset()
 HOST_COMMANDS: frozenset[str] = frozenset()
 PEER = ""

@@ -39,6 +39,7 @@ INHERITS_ENVIRONMENT = True
 DESCRIBES_ITSELF = True
 CONTENT_IS_BLOCKS = False
 TOOL_PREFIX = ""
+NAMES_PLUGINS = False
 HOST_TOOLS = frozenset(["read", "write", "edit", "bash", "skill"])
 _HOST_COMMANDS = (
     "help login logout model sessions session jump compact study btw jail unjail skills reload-ext yolo telegram "
