@@ -29,6 +29,13 @@ TELL_VIOLATIONS = """
 addEventListener('securitypolicyviolation', (event) =>
     console.error('refused by the Content-Security-Policy: ' + event.violatedDirective + ' ' + event.blockedURI));
 """
+# Notes whether a button was off when it was pressed.
+PRESSED = """(button) => {
+    const pressed = { wasOff: false };
+    const note = () => { pressed.wasOff = button.getAttribute("aria-disabled") === "true"; };
+    button.addEventListener("click", note, { capture: true, once: true });
+    return pressed;
+}"""
 expect.set_options(timeout=PATIENCE_MS)
 
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium: `apt-get install chromium`")
@@ -70,8 +77,15 @@ class Visitor:
             .or_(place.get_by_role("link", name=label, exact=True))
             .first
         )
-        expect(found).not_to_have_attribute("aria-disabled", "true")  # until its card stands still
-        found.click()
+        if found.get_attribute("aria-disabled") is None:
+            found.click()
+            return
+        was_off = True
+        while was_off:  # its card moved at the last moment, so nothing happened
+            expect(found).to_have_attribute("aria-disabled", "false")
+            pressed = found.evaluate_handle(PRESSED)
+            found.click()
+            was_off = pressed.evaluate("pressed => pressed.wasOff")
 
     def sees(self, text: str, within: Any = None) -> None:
         """Wait until a text can be seen."""

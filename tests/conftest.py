@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_xdist_auto_num_workers() -> int:
     """Run more tests at once than there are processors: most of the time they wait for processes."""
-    return 3 * (os.cpu_count() or 1)
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:

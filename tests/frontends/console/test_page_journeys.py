@@ -140,7 +140,7 @@ def test_a_click_that_was_aimed_at_another_version_approves_nothing(home):
         expect(page.get_by_role("region", name="Approval")).to_contain_text("talk to other machines")
         expect(button).to_have_attribute("aria-disabled", "false")
         assert run("show", "counter", "--json").json["state"] == "new"
-        button.click()
+        person.presses("Approve")
         person.sees("counter is approved.")
 
 
@@ -293,7 +293,7 @@ def test_a_question_asked_while_the_page_reads_what_is_open_is_not_lost(home):
         calling = threading.Thread(target=lambda: program.post("/tools/careful/call"))
         calling.start()
         person.sees("1 waiting")
-        expect(page.get_by_role("heading", name="Host")).to_have_count(0)
+        assert held
         for route, answer in held:
             route.fulfill(response=answer)
         page.unroute("**/api/v1/questions")
