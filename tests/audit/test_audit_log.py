@@ -633,6 +633,17 @@ def test_no_commit_waits_for_the_disk(home):
     assert [line for line in waits if f"[pid {main}]" in line or "[pid" not in line] == []
 
 
+def test_tidying_leaves_the_version_of_a_newer_program_as_it_is(home):
+    store = Store(str(home / "newer.db"))
+    store.run("DELETE FROM disabled")
+    connection = sqlite3.connect(store.path, isolation_level=None)
+    connection.execute(f"PRAGMA user_version = {database.VERSION + 1}")
+    store.tidy()
+    assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION + 1,)
+    connection.close()
+    store.close()
+
+
 def test_a_database_that_cannot_be_tidied_is_left_as_it_is(path):
     os.mkdir(path)
     Store(path).tidy()

@@ -179,7 +179,10 @@ class Store:
                 connection.execute("PRAGMA wal_autocheckpoint = 0")
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 connection.execute("PRAGMA wal_checkpoint(RESTART)")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
+                connection.execute("BEGIN IMMEDIATE")
+                (version,) = connection.execute("PRAGMA user_version").fetchone()  # a newer program's, perhaps
+                connection.execute(f"PRAGMA user_version = {version}")
+                connection.execute("COMMIT")
         except sqlite3.Error:
             pass
 
