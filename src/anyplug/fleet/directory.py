@@ -71,7 +71,7 @@ class Room:
         self._plugins = self._tools = self._size = 0
 
     def take(self, size: int, tools: int) -> str:
-        """Take the room for a description of so many bytes and tools; return why there is none, or nothing."""
+        """Reserve room for a description of so many bytes and tools; return why it is refused, empty if it is not."""
         if size > LARGEST or tools > MOST_TOOLS:
             return f"its tools are described in more than {LARGEST >> 10} KiB, or are more than {MOST_TOOLS:,}"
         whole = self._plugins + 1, self._tools + tools, self._size + size

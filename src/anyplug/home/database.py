@@ -69,7 +69,7 @@ FROM_3 = ("CREATE TABLE accepted (key TEXT PRIMARY KEY, project TEXT NOT NULL) W
 FROM_4 = CONVERSATIONS
 FROM_5 = SEEN
 FROM_6 = ("ALTER TABLE jobs ADD COLUMN progress TEXT NOT NULL DEFAULT ''",)
-# Of earlier jobs nobody knows which plugin ran them, so only the command line shows them.
+# Earlier jobs do not name their plugin, so only the command line shows them.
 FROM_7 = ("ALTER TABLE jobs ADD COLUMN plugin TEXT NOT NULL DEFAULT ''",)
 CHANGES = (TABLES, FROM_1, FROM_2, FROM_3, FROM_4, FROM_5, FROM_6, FROM_7)  # by the version that they begin with
 
